@@ -1,142 +1,190 @@
 // Subscribe: an editor with completion and marks, plain words, the past, a live test, and the subscription itself.
-import { AGAIN, button, call, card, dataOf, events, explanation, field, fill, get, h, how, job, later, link, list, may, note, number, query, quoted, refocus, say, select, state, t, table, tag, testButton, tickets, when } from "./dom.js";
+import { AGAIN, button, call, card, dataOf, events, explanation, field, fill, get, h, how, job, later, link, list, may, note, number, quoted, refocus, say, select, state, t, testButton, tickets, when } from "./dom.js";
 
 export async function page(rest, parameters) {
   const vocabularies = await get("ontologies");
-  let start = state.draft;
-  if (parameters.get("concept")) start = `target isa <${parameters.get("concept")}>`;
-  const text = h("textarea", { rows: 4, spellcheck: "false", autocapitalize: "off", autocomplete: "off", role: "combobox", "aria-autocomplete": "list", "aria-expanded": "false", "aria-controls": "completions", value: start });
-  const marks = h("pre", { "aria-hidden": "true" }), offers = h("ul", { class: "completions", id: "completions", role: "listbox", "aria-label": t("Completions") });
-  const said = h("div", { "aria-live": "polite" }), past = h("div", {}), live = h("div", {});
-  const create = h("button", { type: "submit", class: "first", disabled: true }, t("Create the subscription"));
-  let listed = [], chosen = -1, asked = 0, valid = false, closed = null;  // Escape closed the list for this text, also one that is on its way
-
-  function offer(found) {
-    listed = found; chosen = found.length ? 0 : -1;
-    fill(offers, found.map((each, place) => h("li", { role: "option", id: "completion-" + place, "aria-selected": String(place === 0), onmousedown: (event) => { event.preventDefault(); take(place); } },
-      h("span", {}, each.label, each.matched && each.matched !== each.label && h("span", { class: "quiet" }, "  ", each.matched, each.lang ? ` (${each.lang})` : "")), h("span", { class: "quiet small" }, t(each.kind)))));
-    text.setAttribute("aria-expanded", String(found.length > 0));
-    choose(chosen);
-  }
-  function choose(place) {
-    chosen = place;
-    [...offers.children].forEach((each, number) => each.setAttribute("aria-selected", String(number === place)));
-    if (place >= 0) { text.setAttribute("aria-activedescendant", "completion-" + place); offers.children[place]?.scrollIntoView({ block: "nearest" }); } else text.removeAttribute("aria-activedescendant");
-  }
-  // The server counts characters, and JavaScript counts some of them (emoji, rare Chinese ones) twice.
-  const characters = () => [...text.value.slice(0, text.selectionStart)];
-  function take(place) {
-    const one = listed[place], written = characters(), before = written.slice(0, written.length - one.replace).join(""), after = text.value.slice(text.selectionStart);
-    const inserted = one.insert + (one.insert.endsWith("(") ? "" : " ");
-    text.value = before + inserted + after.trimStart();
-    text.selectionStart = text.selectionEnd = before.length + inserted.length;
-    offer([]);
-    changed();
-  }
-  const offset = (error) => { const lines = text.value.split("\n"); return lines.slice(0, (error.line ?? 1) - 1).reduce((sum, line) => sum + line.length + 1, 0) + [...lines[(error.line ?? 1) - 1]].slice(0, (error.column ?? 1) - 1).join("").length; };
-  function mark(errors) {
-    const parts = [];
-    let done = 0;
-    for (const place of errors.filter((each) => each.line).map(offset).sort((a, b) => a - b)) {
-      if (place < done) continue;
-      const word = text.value.slice(place).match(/^(?:"[^"]*"?|<[^>]*>?|[^\s()]+|.)/u)?.[0] ?? "";
-      parts.push(text.value.slice(done, place), h("mark", {}, word || " "));
-      done = place + word.length;
-    }
-    marks.replaceChildren(...parts, text.value.slice(done), "\n");  // as it is: it lies under the text, mark by mark
-  }
-  const grow = () => { text.style.height = "auto"; text.style.height = Math.max(112, text.scrollHeight + 2) + "px"; };
+  const concept = parameters.get("concept"), start = concept ? `target isa <${concept}>` : state.draft;
+  const text = h("textarea", { id: "expression", rows: 4, spellcheck: "false", autocapitalize: "off", autocomplete: "off", role: "combobox", "aria-autocomplete": "list", "aria-expanded": "false", "aria-controls": "completions", value: start });
+  const marks = h("pre", { "aria-hidden": "true" }), said = h("div", { "aria-live": "polite" }), past = h("div", {});
+  const offers = completions(text, () => changed()), live = liveTest(text), subscription = creation(text);
+  let asked = 0, closed = null;  // Escape closed the list for this text, also one that is on its way
 
   const check = later(140, async () => {
-    const mine = ++asked, value = text.value;
+    const mine = ++asked, value = text.value, isEmpty = !value.trim();
     let told;
-    try { told = await call("POST", "check?lang=" + state.language, { expression: value, position: characters().length }); } catch (error) {
+    try { told = await call("POST", "check?lang=" + state.language, { expression: value, position: characters(text).length }); } catch (error) {
       if (mine !== asked) return;
       fill(said, note("bad", error.message));
       if (error.status === 0) setTimeout(() => { if (mine === asked && said.isConnected) check(); }, AGAIN);  // the server may be back
       return;
     }
     if (mine !== asked) return;
-    valid = told.valid && value.trim() !== "";
-    create.disabled = !valid;
-    mark(value.trim() ? told.errors : []);
-    text.setAttribute("aria-invalid", String(!told.valid && value.trim() !== ""));
-    offer(document.activeElement === text && value !== closed ? told.completions ?? [] : []);
-    if (!value.trim()) fill(said, h("p", { class: "quiet" }, t("Write what you want to hear of, such as: target isa Computer and price <= 400 USD")));
-    else if (told.valid) fill(said, note("good", h("p", {}, h("strong", {}, t("In plain words: ")), told.words, ".")), list([[t("Alternatives"), number(told.clauses)], [t("cost"), number(told.cost, 2)]]), told.notes.map((each) => note("warn", each.detail)),
-      how("v1/check", null, "POST", JSON.stringify({ expression: value })));
-    else fill(said, told.errors.map((each) => note("bad", h("p", {}, each.line ? t("Line {0}, column {1}: ", each.line, each.column) : "", each.detail),
-      each.suggestions?.length > 0 && h("div", { class: "row" }, t("Did you mean"), each.suggestions.slice(0, 5).map((one) => { const way = correction(each, one); return way ? h("button", { type: "button", onclick: () => replace(...way) }, named(one)) : h("code", {}, named(one)); })))));
-    if (valid) look(value); else fill(past);
+    subscription.allow(told.valid && !isEmpty);
+    marks.replaceChildren(...marked(value, isEmpty ? [] : told.errors));
+    text.setAttribute("aria-invalid", String(!told.valid && !isEmpty));
+    offers.show(document.activeElement === text && value !== closed ? told.completions ?? [] : []);
+    if (isEmpty) fill(said, h("p", { class: "quiet" }, t("Write what you want to hear of, such as: target isa Computer and price <= 400 USD")));
+    else fill(said, told.valid ? meaning(told, value) : told.errors.map((each) => mistake(each, text, changed)));
+    if (told.valid && !isEmpty) look(value); else fill(past);
   });
-  const named = (one) => one.curie ?? (one.curie === null ? `<${one.iri}>` : one.label);  // null: no CURIE means it alone, and no label either
-  // Where a suggestion goes, and what is written there; null where only the reader knows.
-  function correction(error, one) {
-    const name = named(one);
-    const put = (place, written, insert) => (written ? [place, place + written[0].length, insert] : null);
-    const place = offset(error), rest = text.value.slice(place);
-    if (one.iri) {
-      const insert = one.curie !== undefined || /^[\p{L}_][\p{L}\p{N}_]*$/u.test(name) ? name : JSON.stringify(name);
-      return put(place, rest.match(/^(?:"[^"]*"?|'[^']*'?|<[^>]*>?|[^\s(),]+)/), insert);
-    }
-    if (error.code === "unknown-unit") {
-      const amount = rest.match(/^[-+]?[\d.]+(?:[eE][-+]?\d+)?\s*/)?.[0];
-      const unit = /^(?:"[^"]*"?|<[^>]*>?|(?:[^\s,[\]()]|\[[^\]\s]*\]|\([^)\s]*\))+)/;  // also mm[Hgg]; the ] of between is left
-      return amount ? put(place + amount.length, rest.slice(amount.length).match(unit), /^[\p{L}°%]+$/u.test(name) ? name : JSON.stringify(name)) : null;
-    }
-    if (error.code === "unknown-attribute") {
-      const written = rest.match(/^[\p{L}_@][\p{L}\p{N}_.-]*/u);
-      return written && error.detail.includes(written[0]) && /^[\p{L}_@][\p{L}\p{N}_.-]*$/u.test(name) ? put(place, written, name) : null;
-    }
-    if (error.code !== "syntax") return null;
-    if (/^\d[\d.]* /.test(name)) return put(place, rest.match(/^[$£¥]\s*[\d.]+/), name);
-    const sign = rest.match(/^(?:[=<>!]=|<>|=[<>]|&&?|\|\|?|[≤≥≠!~])/);
-    return put(place, sign, /^[a-z]/.test(name) ? ` ${name} ` : name);
+  const look = later(700, async (value) => {
+    const mine = asked;
+    let found;
+    try { found = await pastMatches(value); } catch (error) { found = note("warn", error.message); }
+    if (mine === asked) fill(past, found);
+  });
+  const changed = () => {
+    state.draft = text.value;
+    if (text.value !== start && location.hash !== "#/subscribe") history.replaceState(null, "", "#/subscribe");  // now the draft counts, not the concept in the address
+    text.style.height = "auto";
+    text.style.height = Math.max(112, text.scrollHeight + 2) + "px";
+    marks.replaceChildren(...marked(text.value, []));
+    check();
+  };
+  text.addEventListener("input", changed);
+  text.addEventListener("click", () => { closed = null; check(); });
+  text.addEventListener("blur", () => offers.show([]));
+  text.addEventListener("keydown", (event) => {
+    if (event.key === "Escape") closed = text.value;
+    if (offers.take(event)) event.preventDefault();
+    else if (event.key === " " && event.ctrlKey) { event.preventDefault(); closed = null; check(); }
+  });
+
+  changed();
+  const editor = h("div", {}, h("label", { for: "expression" }, t("What do you want to hear of?")), h("div", { class: "editor" }, marks, text));
+  return [h("h1", {}, t("Subscribe")),
+    vocabularies.ontologies.length === 0 && note("warn", t("There is no vocabulary yet, so no kinds are known."), " ", may("change-vocabulary") && link(t("Load a vocabulary"), "#/start")),
+    h("div", { class: "columns" },
+      h("div", {}, card(editor, offers.element, h("p", { class: "small quiet" }, t("Arrows and Enter choose a completion, Escape closes the list."))), card(subscription.form(may("see-events") && live.button)), subscription.made),
+      h("div", {}, card(h("h2", {}, t("What it means")), said), past, live.element))];
+}
+
+// ── the editor ───────────────────────────────────────────────────────────────────────────────────────────────────────
+
+// The server counts characters, and JavaScript counts some of them (emoji, rare Chinese ones) twice.
+const characters = (text) => [...text.value.slice(0, text.selectionStart)];
+
+// Where a mistake begins in an expression.
+function offset(expression, error) {
+  const lines = expression.split("\n"), line = (error.line ?? 1) - 1;
+  return lines.slice(0, line).reduce((sum, each) => sum + each.length + 1, 0) + [...lines[line]].slice(0, (error.column ?? 1) - 1).join("").length;
+}
+
+// The list of completions below the text.
+function completions(text, changed) {
+  const element = h("ul", { class: "completions", id: "completions", role: "listbox", "aria-label": t("Completions") });
+  let listed = [], chosen = -1;
+  function show(found) {
+    listed = found;
+    fill(element, found.map((each, place) => h("li", { role: "option", id: "completion-" + place, onmousedown: (event) => { event.preventDefault(); insert(place); } },
+      h("span", {}, each.label, each.matched && each.matched !== each.label && h("span", { class: "quiet" }, "  ", each.matched, each.lang ? ` (${each.lang})` : "")), h("span", { class: "quiet small" }, t(each.kind)))));
+    text.setAttribute("aria-expanded", String(found.length > 0));
+    choose(found.length ? 0 : -1);
   }
+  function choose(place) {
+    chosen = place;
+    [...element.children].forEach((each, number) => each.setAttribute("aria-selected", String(number === place)));
+    if (place >= 0) { text.setAttribute("aria-activedescendant", "completion-" + place); element.children[place].scrollIntoView({ block: "nearest" }); } else text.removeAttribute("aria-activedescendant");
+  }
+  function insert(place) {
+    const one = listed[place], written = characters(text), before = written.slice(0, written.length - one.replace).join(""), after = text.value.slice(text.selectionStart);
+    const inserted = one.insert + (one.insert.endsWith("(") ? "" : " ");
+    text.value = before + inserted + after.trimStart();
+    text.selectionStart = text.selectionEnd = before.length + inserted.length;
+    show([]);
+    changed();
+  }
+  // Whether a key was for this list.
+  function take(event) {
+    const moves = { ArrowDown: () => choose((chosen + 1) % listed.length), ArrowUp: () => choose((chosen + listed.length - 1) % listed.length), Escape: () => show([]), Enter: () => insert(chosen) };
+    if (!listed.length || !moves[event.key] || (event.key === "Enter" && event.shiftKey)) return false;
+    moves[event.key]();
+    return true;
+  }
+  return { element, show, take };
+}
+
+// The expression with its mistakes marked. It lies under the text, so it has the same characters.
+function marked(expression, errors) {
+  const parts = [];
+  let done = 0;
+  for (const place of errors.filter((each) => each.line).map((each) => offset(expression, each)).sort((a, b) => a - b)) {
+    if (place < done) continue;
+    const word = expression.slice(place).match(/^(?:"[^"]*"?|<[^>]*>?|[^\s()]+|.)/u)?.[0] ?? "";
+    parts.push(expression.slice(done, place), h("mark", {}, word || " "));
+    done = place + word.length;
+  }
+  return [...parts, expression.slice(done), "\n"];
+}
+
+// ── what the server says of it ───────────────────────────────────────────────────────────────────────────────────────
+
+const meaning = (told, expression) => [
+  note("good", h("p", {}, h("strong", {}, t("In plain words: ")), told.words, ".")), list([[t("Alternatives"), number(told.clauses)], [t("cost"), number(told.cost, 2)]]), told.notes.map((each) => note("warn", each.detail)),
+  how("v1/check", null, "POST", JSON.stringify({ expression })),
+];
+
+function mistake(error, text, changed) {
   function replace(place, end, insert) {
     const before = text.value.slice(0, place), after = text.value.slice(end);
     text.value = (/\s$|^$/.test(before) ? before + insert.trimStart() : before + insert).replace(/ $/, /^\s/.test(after) ? "" : " ") + after;
     text.focus();
     changed();
   }
-  // How often it would have matched the events that are stored.
-  const look = later(700, async (value) => {
-    const mine = asked;
-    const since = (days) => new Date(Date.now() - days * 864e5).toISOString();
-    try {
-      const begin = since(7), [day, week] = [await ask(value, since(1)), await ask(value, begin)];
-      if (mine !== asked) return;
-      const cuts = week.clauses.flatMap((clause) => clause.predicates).sort((a, b) => b.cuts - a.cuts);
-      fill(past, card(h("h2", {}, t("It would have matched")), h("div", { class: "figures" }, h("div", { class: "figure" }, h("b", {}, `${number(day.matched)} / ${number(day.events)}`), t("events of the last day")), h("div", { class: "figure" }, h("b", {}, `${number(week.matched)} / ${number(week.events)}`), t("events of the last week"))),
-        week.events === 0 ? h("p", { class: "quiet" }, t("No events are stored yet.")) : cuts[0]?.cuts > 0 && h("p", {}, t("This excludes the most events ({0}):", number(cuts[0].cuts)), " ", h("code", {}, cuts[0].text.replace(/<[^>]*[#/]([^>#/]+)>/g, "$1"))),
-        how("v1/backtests", `kindcast backtest ${quoted(value)} --since ${begin}`, "POST", JSON.stringify({ expression: value, since: begin }))));
-    } catch (error) { if (mine === asked) fill(past, note("warn", error.message)); }
+  const suggestions = error.suggestions?.slice(0, 5).map((one) => {
+    const way = correction(text.value, error, one);
+    return way ? h("button", { type: "button", onclick: () => replace(...way) }, named(one)) : h("code", {}, named(one));
   });
-  const ask = async (expression, since) => job(await call("POST", "backtests", { expression, since }), undefined, "backtests/");
-  const changed = () => {
-    state.draft = text.value;
-    if (text.value !== start && location.hash !== "#/subscribe") history.replaceState(null, "", "#/subscribe");  // now the draft counts, not the concept in the address
-    grow();
-    mark([]);
-    check();
-  };
+  return note("bad", h("p", {}, error.line ? t("Line {0}, column {1}: ", error.line, error.column) : "", error.detail), suggestions?.length > 0 && h("div", { class: "row" }, t("Did you mean"), suggestions));
+}
 
-  text.addEventListener("input", changed);
-  text.addEventListener("click", () => { closed = null; check(); });
-  text.addEventListener("blur", () => offer([]));
-  text.addEventListener("keydown", (event) => {
-    if (event.key === "Escape") closed = text.value;
-    if (!listed.length) { if (event.key === " " && event.ctrlKey) { event.preventDefault(); closed = null; check(); } return; }
-    const moves = { ArrowDown: () => choose((chosen + 1) % listed.length), ArrowUp: () => choose((chosen + listed.length - 1) % listed.length), Escape: () => offer([]), Enter: () => take(chosen) };
-    if (moves[event.key] && !(event.key === "Enter" && event.shiftKey)) { event.preventDefault(); moves[event.key](); }
-  });
+const named = (one) => one.curie ?? (one.curie === null ? `<${one.iri}>` : one.label);  // null: no CURIE means it alone, and no label either
 
-  // The next events, asked one by one: of those that come meanwhile the newest three wait.
+// Where a suggestion goes, and what is written there; null where only the reader knows.
+function correction(expression, error, one) {
+  const name = named(one), place = offset(expression, error), rest = expression.slice(place);
+  const put = (place, written, insert) => (written ? [place, place + written[0].length, insert] : null);
+  if (one.iri) {
+    const insert = one.curie !== undefined || /^[\p{L}_][\p{L}\p{N}_]*$/u.test(name) ? name : JSON.stringify(name);
+    return put(place, rest.match(/^(?:"[^"]*"?|'[^']*'?|<[^>]*>?|[^\s(),]+)/), insert);
+  }
+  if (error.code === "unknown-unit") {
+    const amount = rest.match(/^[-+]?[\d.]+(?:[eE][-+]?\d+)?\s*/)?.[0];
+    const unit = /^(?:"[^"]*"?|<[^>]*>?|(?:[^\s,[\]()]|\[[^\]\s]*\]|\([^)\s]*\))+)/;  // also mm[Hgg]; the ] of between is left
+    return amount ? put(place + amount.length, rest.slice(amount.length).match(unit), /^[\p{L}°%]+$/u.test(name) ? name : JSON.stringify(name)) : null;
+  }
+  if (error.code === "unknown-attribute") {
+    const written = rest.match(/^[\p{L}_@][\p{L}\p{N}_.-]*/u);
+    return written && error.detail.includes(written[0]) && /^[\p{L}_@][\p{L}\p{N}_.-]*$/u.test(name) ? put(place, written, name) : null;
+  }
+  if (error.code !== "syntax") return null;
+  if (/^\d[\d.]* /.test(name)) return put(place, rest.match(/^[$£¥]\s*[\d.]+/), name);
+  const sign = rest.match(/^(?:[=<>!]=|<>|=[<>]|&&?|\|\|?|[≤≥≠!~])/);
+  return put(place, sign, /^[a-z]/.test(name) ? ` ${name} ` : name);
+}
+
+// How often it would have matched the events that are stored.
+async function pastMatches(expression) {
+  const since = (days) => new Date(Date.now() - days * 864e5).toISOString(), begin = since(7);
+  const matches = async (since) => job(await call("POST", "backtests", { expression, since }), undefined, "backtests/");
+  const day = await matches(since(1)), week = await matches(begin);
+  const figure = (found, text) => h("div", { class: "figure" }, h("b", {}, `${number(found.matched)} / ${number(found.events)}`), text);
+  const [cut] = week.clauses.flatMap((clause) => clause.predicates).sort((a, b) => b.cuts - a.cuts);
+  return card(h("h2", {}, t("It would have matched")), h("div", { class: "figures" }, figure(day, t("events of the last day")), figure(week, t("events of the last week"))),
+    week.events === 0 ? h("p", { class: "quiet" }, t("No events are stored yet.")) : cut?.cuts > 0 && h("p", {}, t("This excludes the most events ({0}):", number(cut.cuts)), " ", h("code", {}, cut.text.replace(/<[^>]*[#/]([^>#/]+)>/g, "$1"))),
+    how("v1/backtests", `kindcast backtest ${quoted(expression)} --since ${begin}`, "POST", JSON.stringify({ expression, since: begin })));
+}
+
+// ── the next events, and the subscription ────────────────────────────────────────────────────────────────────────────
+
+// The next events, asked one by one: of those that come meanwhile the newest three wait.
+function liveTest(text) {
+  const element = h("div", {});
   let source = null;
   const test = button(t("Try it on the next events"), () => {
     if (source) { source.close(); source = null; test.textContent = t("Try it on the next events"); return; }
     const rows = h("ul", { class: "plain" }), hint = h("p", { class: "quiet", role: "status" }, t("Waiting for events …"));
-    fill(live, hint, rows);
+    fill(element, hint, rows);
     test.textContent = t("Stop");
     let waiting = [], asks = false;
     const following = source = events("events/stream", "events", async (told) => {
@@ -144,23 +192,35 @@ export async function page(rest, parameters) {
       if (asks) return;
       asks = true;
       while (source === following && waiting.length) {
-        const each = waiting.shift();
         try {
-          const event = each.event ?? (await get(`events/${each.sequence}/trace`)).event;  // the stream has no large ones
-          const answer = await call("POST", "explain?index=false&lang=" + state.language, { event, subscription: text.value });
-          if (live.firstElementChild !== rows) fill(live, rows);  // no hint and no mistake is left
-          rows.prepend(h("li", {}, h("details", {}, h("summary", {}, answer.matches ? "✓ " + t("matches") : answer.matches === null ? "? " + t("not yet decided") : "✗ " + t("does not match"), " #" + each.sequence, " ", h("code", {}, dataOf(event).slice(0, 120))), explanation(answer))));
+          const row = await verdict(waiting.shift(), text.value);
+          if (element.firstElementChild !== rows) fill(element, rows);  // no hint and no mistake is left
+          rows.prepend(row);
           while (rows.childElementCount > 10) rows.lastElementChild.remove();
-        } catch (error) { fill(live, note("bad", error.message), rows); }
+        } catch (error) { fill(element, note("bad", error.message), rows); }
         await new Promise((resolve) => setTimeout(resolve, 250));
       }
       asks = false;
     });
   });
+  return { button: test, element };
+}
 
+async function verdict(each, subscription) {
+  const event = each.event ?? (await get(`events/${each.sequence}/trace`)).event;  // the stream has no large ones
+  const answer = await call("POST", "explain?index=false&lang=" + state.language, { event, subscription });
+  const told = answer.matches ? "✓ " + t("matches") : answer.matches === null ? "? " + t("not yet decided") : "✗ " + t("does not match");
+  return h("li", {}, h("details", {}, h("summary", {}, told, " #" + each.sequence, " ", h("code", {}, dataOf(event).slice(0, 120))), explanation(answer)));
+}
+
+// The form that makes the subscription, and what it made.
+function creation(text) {
+  const create = h("button", { type: "submit", class: "first", disabled: true }, t("Create the subscription"));
   const name = h("input", { type: "text", maxlength: 200 }), sink = h("input", { type: "url", placeholder: "https://example.org/hook" }), days = select({ 1: t("one day"), 7: t("a week"), 30: t("thirty days"), 365: t("a year") }, "30");
   const made = h("div", { "aria-live": "polite" });
-  const form = h("form", { onsubmit: async (event) => {
+  let valid = false;
+  const allow = (isValid) => { valid = isValid; create.disabled = !valid; };
+  async function submit(event) {
     event.preventDefault();
     if (!valid) return;
     create.disabled = true;
@@ -177,15 +237,7 @@ export async function page(rest, parameters) {
     } catch (error) { say(error.message, "bad"); }
     create.disabled = !valid;
     refocus(create);
-  } }, h("div", { class: "row top" }, field(t("Name (yours)"), name), field(t("Webhook address"), sink, t("Leave it empty to read by stream or pull.")), field(t("It lasts"), days)), h("div", { class: "row" }, create, may("see-events") && test));
-
-  changed();
-  return [h("h1", {}, t("Subscribe")),
-    vocabularies.ontologies.length === 0 && note("warn", t("There is no vocabulary yet, so no kinds are known."), " ", may("change-vocabulary") && link(t("Load a vocabulary"), "#/start")),
-    h("div", { class: "columns" }, h("div", {}, card(editor(text, marks), offers, h("p", { class: "small quiet" }, t("Arrows and Enter choose a completion, Escape closes the list."))), card(form), made), h("div", {}, card(h("h2", {}, t("What it means")), said), past, live))];
-}
-
-function editor(text, marks) {
-  text.id = "expression";
-  return h("div", {}, h("label", { for: "expression" }, t("What do you want to hear of?")), h("div", { class: "editor" }, marks, text));
+  }
+  const form = (test) => h("form", { onsubmit: submit }, h("div", { class: "row top" }, field(t("Name (yours)"), name), field(t("Webhook address"), sink, t("Leave it empty to read by stream or pull.")), field(t("It lasts"), days)), h("div", { class: "row" }, create, test));
+  return { form, made, allow };
 }

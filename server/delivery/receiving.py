@@ -256,42 +256,15 @@ async def follow(
 ) -> AsyncGenerator[Found[Frame] | Expiring | End | None]:
     """Yields what a reader gets from `start` on: pages of messages, which `frame` makes; once for each end time, that
     the subscription will end soon; None when nothing has come for `ping_seconds`; and finally the reason why the stream
-    ends. The next page is read after the previous one was taken. A large event is read, and its message is made, within
-    a `turn`. While the database cannot be reached, it is tried again."""
+    ends. The next page is read after the previous one was taken. While the database cannot be reached, it is tried
+    again."""
     number, after, told = start.subscriber.number, start.after, None
     away_since: float | None = None
-
-    def read(connection: Connection, after: int) -> tuple[Subscriber | None, list[StoredMatch], bool]:
-        start.reader.check(connection, number)  # an attribute may have been hidden meanwhile
-        if (subscriber := find_subscriber(connection, number)) is None:
-            return None, [], False
-        refuse_gone(subscriber, after)
-        found = read_matches(connection, number, after=after, limit=PAGE_MESSAGES, byte_budget=PAGE_BYTES)
-        more = bool(found) and bool(find_positions(connection, number, after=found[-1].position, limit=1))
-        return subscriber, found, more
-
-    async def look() -> tuple[Subscriber | None, int, Iterator[Frame], bool]:
-        """Returns the subscription, a page with its end, and whether there is more."""
-        once = partial(looks.look, ("follow", number, after, start.reader.roles), partial(read, after=after))
-        subscriber, found, more = await once()
-        if subscriber is None or not found:
-            return subscriber, after, iter(()), more
-        if len(found[-1].body) <= PAGE_BYTES:
-            return subscriber, found[-1].position, map(partial(frame, subscriber), _taken(deque(found))), more
-        del found  # while this waits
-        async with turn():
-            subscriber, found, more = await once()
-            if subscriber is None or not found:
-                return subscriber, after, iter(()), more
-            made = partial(frame, subscriber)
-            frames = await run_to_the_end(lambda: deque(map(made, found)))
-            return subscriber, found[-1].position, _taken(frames), more
-
     with wakeups.watch(number) as woken:
         while not wakeups.closed:
             woken.clear()
             try:
-                subscriber, end, frames, has_more = await look()
+                subscriber, end, frames, has_more = await _next_page(looks, start, after, turn, frame)
             except (RecordDamaged, StoreDamaged):
                 yield "damaged"
                 return
@@ -330,6 +303,38 @@ async def follow(
             except TimeoutError:
                 yield None
     yield "shutdown"
+
+
+async def _next_page(
+    looks: Looks, start: Start, after: int, turn: Turn, frame: Callable[[Subscriber, StoredMatch], Frame]
+) -> tuple[Subscriber | None, int, Iterator[Frame], bool]:
+    """Returns the subscription (None if it was deleted), the messages behind `after` with the position of the last one,
+    and whether there are more. A large event is read, and its message is made, within a `turn`."""
+    number = start.subscriber.number
+
+    def read(connection: Connection) -> tuple[Subscriber | None, list[StoredMatch], bool]:
+        start.reader.check(connection, number)  # an attribute may have been hidden meanwhile
+        if (subscriber := find_subscriber(connection, number)) is None:
+            return None, [], False
+        refuse_gone(subscriber, after)
+        found = read_matches(connection, number, after=after, limit=PAGE_MESSAGES, byte_budget=PAGE_BYTES)
+        more = bool(found) and bool(find_positions(connection, number, after=found[-1].position, limit=1))
+        return subscriber, found, more
+
+    look = partial(looks.look, ("follow", number, after, start.reader.roles), read)
+    subscriber, found, more = await look()
+    if subscriber is None or not found:
+        return subscriber, after, iter(()), more
+    if len(found[-1].body) <= PAGE_BYTES:
+        return subscriber, found[-1].position, map(partial(frame, subscriber), _taken(deque(found))), more
+    del found  # while this waits
+    async with turn():
+        subscriber, found, more = await look()
+        if subscriber is None or not found:
+            return subscriber, after, iter(()), more
+        made = partial(frame, subscriber)
+        frames = await run_to_the_end(lambda: deque(map(made, found)))
+        return subscriber, found[-1].position, _taken(frames), more
 
 
 def _taken(page: deque[T]) -> Iterator[T]:

@@ -28,10 +28,10 @@ export async function page(rest, parameters) {
     if (told.valid && !isEmpty) look(value); else fill(past);
   });
   const look = later(700, async (value) => {
-    const mine = asked;
+    if (value !== text.value) return;
     let found;
     try { found = await pastMatches(value); } catch (error) { found = note("warn", error.message); }
-    if (mine === asked) fill(past, found);
+    if (value === text.value) fill(past, found);
   });
   const changed = () => {
     state.draft = text.value;

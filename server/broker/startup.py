@@ -9,7 +9,6 @@ active records ──decode──▶ ontologies, declarations ──▶ vocabula
 
 import contextlib
 import logging
-import os
 import secrets
 import shutil
 import time
@@ -36,6 +35,7 @@ from kindcast.server.broker.vocabulary_commands import active_declarations, fill
 from kindcast.server.operators.registry import restore_registry
 from kindcast.server.settings import Settings
 from kindcast.server.store import declarations, ledger, ontologies, shards, subscriptions
+from kindcast.server.store.integrity import sync
 
 __all__ = [
     "Snapshots",
@@ -141,7 +141,7 @@ class Snapshots:
             matcher.save(part)
             write_arrays(part / LIVE, KIND, {"program": PROGRAM, "token": token}, state.live_subscriptions.arrays())
             part.rename(final)
-            _sync(self._folder)
+            sync(self._folder)
         except OSError as error:
             _log.warning("no snapshot of the subscriptions was written to %s: %s", self._folder, error)
             with contextlib.suppress(OSError):
@@ -184,14 +184,6 @@ class Snapshots:
         for each in folders:
             if each.exists():
                 shutil.rmtree(each)
-
-
-def _sync(folder: Path) -> None:
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
 
 
 LOGGED = 20

@@ -63,6 +63,7 @@ from kindcast.server.store.integrity import (
     find_damage,
     path_of,
     reading_uri,
+    sync,
     tables_of,
     tenants_in,
     write_witness,
@@ -533,13 +534,13 @@ def _made_beside(folder: Path) -> Iterator[Path]:
     try:
         yield beside
         for each in (*beside.rglob("*"), beside):
-            _sync(each)
+            sync(each)
         if exists:
             _move_up(beside, folder)
-            _sync(folder)
+            sync(folder)
         else:
             os.rename(beside, folder)
-            _sync(folder.parent)
+            sync(folder.parent)
     except BaseException:
         shutil.rmtree(beside, ignore_errors=True)
         raise
@@ -551,14 +552,6 @@ def _move_up(beside: Path, folder: Path) -> None:
     for name in sorted(os.listdir(beside), key=lambda name: (name == MANIFEST, name == MAIN, name != WITNESS)):
         os.rename(beside / name, folder / name)
     beside.rmdir()
-
-
-def _sync(path: Path) -> None:
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
 
 
 def _sha256(path: Path) -> str:

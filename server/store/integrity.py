@@ -50,6 +50,7 @@ __all__ = [
     "mark_of_keys",
     "path_of",
     "reading_uri",
+    "sync",
     "tables_of",
     "tenants_in",
     "unchanged",
@@ -247,6 +248,15 @@ class Witness:
             self._written = commits
         except OSError as error:
             _log.error("the witness of the last commit cannot be written: %s", error)
+
+
+def sync(path: Path) -> None:
+    """Flushes a file, or the entries of a folder, to disk."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
 
 
 def write_witness(database: Path, commits: int) -> None:

@@ -438,31 +438,21 @@ class AttributeScheme:
             for other in each.inverses:
                 inverses[main(each.iri)].add(other)
                 inverses[main(other)].add(each.iri)
-        found = {name: from_properties(name, each) for name, each in records.items()}
-        above = _closures(found, parents)
-        own = dict(found)
-        for name, uppers in above.items():
-            for upper in uppers:
-                if upper in own:
-                    found[name] = inherited(found[name], own[upper])
-        for name, (_, domain) in (domains or {}).items():
+        found, above = _stated(records, parents)
+        domains, roots = domains or {}, synonyms or {}
+        for name, (_, domain) in domains.items():
             found[name] = with_domain(found.get(name), name, domain)
         for raw, fields in (declared or {}).items():
             name = nfc(raw)
             before = found.get(name)
             found[name] = overridden(before, name, fields)
-            if before is not None and name in (domains or {}):
-                check_agreement(before, found[name], (domains or {})[name][0])
-        roots = synonyms or {}
+            if before is not None and name in domains:
+                check_agreement(before, found[name], domains[name][0])
         for name, declaration in found.items():
             if declaration.enumeration is not None:
                 listed = declaration.enumeration.renamed(lambda word: roots.get(word, word))
                 found[name] = replace(declaration, enumeration=listed)
-        labels: defaultdict[str, set[str]] = defaultdict(set)
-        for declaration in found.values():
-            for text, _ in declaration.labels:
-                labels[folded(text)].add(declaration.name)
-        by_label = {label: min(names) for label, names in labels.items() if len(names) == 1}
+        by_label = _by_label(found.values())
 
         def named(root: str) -> str:
             segments = (root,) if root in found else segments_of(root)
@@ -728,6 +718,29 @@ def segments_of(name: str) -> list[str]:
         found.append(name[start:] if dot < 0 else name[start:dot])
         start = dot + 1 if dot >= 0 else -1
     return found
+
+
+def _stated(
+    records: Mapping[str, Sequence[PropertyRecord]], parents: Mapping[str, set[str]]
+) -> tuple[dict[str, AttributeDeclaration], dict[str, tuple[str, ...]]]:
+    """Returns what the properties of each attribute state, with what it inherits; and the attributes above each,
+    nearest first."""
+    own = {name: from_properties(name, each) for name, each in records.items()}
+    above, found = _closures(own, parents), dict(own)
+    for name, uppers in above.items():
+        for upper in uppers:
+            if upper in own:
+                found[name] = inherited(found[name], own[upper])
+    return found, above
+
+
+def _by_label(declarations: Iterable[AttributeDeclaration]) -> dict[str, str]:
+    """Returns folded label → the one attribute that has it."""
+    labels: defaultdict[str, set[str]] = defaultdict(set)
+    for declaration in declarations:
+        for text, _ in declaration.labels:
+            labels[folded(text)].add(declaration.name)
+    return {label: min(names) for label, names in labels.items() if len(names) == 1}
 
 
 def _closures(names: Iterable[str], parents: Mapping[str, set[str]]) -> dict[str, tuple[str, ...]]:

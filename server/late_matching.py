@@ -102,7 +102,7 @@ __all__ = [
 ]
 
 
-_log = logging.getLogger("kindcast.parking")
+_log = logging.getLogger("kindcast.late_matching")
 
 
 # ── late matchers, each under one version of the vocabulary ──────────────────────────────────────────────────────────

@@ -30,6 +30,16 @@ def test_page_of_problems_shows_the_table() -> None:
     }
 
 
+def test_page_of_problems_has_every_code_of_an_event() -> None:
+    """Programs compare codes, so a code that no page names cannot be understood."""
+    named = set(re.findall(r"`([a-z-]+)`", (ROOT / "docs/problems.md").read_text("utf-8")))
+    sources = [*(ROOT / "semantic/events").rglob("*.py"), ROOT / "semantic/flatten.py", ROOT / "server/cloudevents.py"]
+    written = "\n".join(each.read_text("utf-8") for each in sources)
+    codes = set(re.findall(r'\b(?:Problem|problem_at|refuse)\((?:[^"()]|\([^()]*\))*"([a-z]+(?:-[a-z]+)+)"', written))
+    assert len(codes) > 20
+    assert codes <= named
+
+
 def test_problem_has_the_status_and_the_title_of_its_code() -> None:
     """Where a code has two statuses, the one that is given."""
     problem = problem_types.Problem("unknown-concept", "no such")

@@ -454,7 +454,7 @@ class _Part:
             self._numbers(leaf, cells, rows, units)
 
     def note(self, there: npt.NDArray[np.bool_], attributes: frozenset[AttributeId]) -> None:
-        """Records that these rows have these attributes."""
+        """Records that the rows that are `there` (one for each row of the part) have these attributes."""
         if attributes:
             before = self._present.get(attributes)
             self._present[attributes] = there if before is None else before | there

@@ -43,7 +43,8 @@ attribute."""
 
 @dataclass(slots=True)
 class CodedCells:
-    """A dictionary-encoded sequence of cells. Its parts share the results of look-ups."""
+    """A dictionary-encoded sequence of n cells. Cell i is `distinct[codes[i]]` (`codes`: int32[n]); if the code is
+    negative, it is empty. The parts of a sequence share the results of look-ups."""
 
     distinct: list[Any]
     codes: npt.NDArray[np.int32]
@@ -61,7 +62,7 @@ class CodedCells:
         return CodedCells(self.distinct, self.codes[start:stop], self._looked_up)
 
     def take(self, chosen: npt.NDArray[np.int64]) -> "CodedCells":
-        """Returns the chosen cells."""
+        """Returns the cells with the indices `chosen`, in their order."""
         return CodedCells(self.distinct, self.codes[chosen], self._looked_up)
 
     def or_else(self, other: "CodedCells") -> "CodedCells":
@@ -179,7 +180,7 @@ class Leaf:
 
 @dataclass(frozen=True, slots=True)
 class Elements:
-    """The `rows` that have objects in an array of this raw dotted name, in ascending order, once per object."""
+    """The `rows` (int64[objects], ascending) that have objects in an array of this raw dotted name, once per object."""
 
     name: str
     rows: Rows
@@ -187,8 +188,8 @@ class Elements:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """The position of the cells of a column: their rows (None: cell i is in row i), their depth, and their objects in
-    `around` (None: cell i is in object i)."""
+    """The position of the cells of a column: their `rows` (int64[cells]; None: cell i is in row i), their depth, and
+    their objects in `around` (`owners`: int64[cells]; None: cell i is in object i)."""
 
     rows: Rows | None
     level: int = 1
@@ -200,13 +201,13 @@ class Place:
         return cell if self.rows is None else int(self.rows[cell])
 
     def of(self, cells: Rows) -> "Place":
-        """Returns the position of the chosen cells."""
+        """Returns the position of the cells with the indices `cells`."""
         owners = cells if self.owners is None else self.owners[cells]
         rows = cells if self.rows is None else self.rows[cells]
         return Place(rows, self.level, self.around, owners, self.in_list)
 
     def repeated(self, lengths: Rows) -> "Place":
-        """Returns the position of the items of lists."""
+        """Returns the position of the items of lists. `lengths` are the numbers of items of the cells."""
         items = self.of(np.repeat(np.arange(lengths.size), lengths))
         return Place(items.rows, self.level + 1, self.around, items.owners, in_list=True)
 

@@ -274,7 +274,8 @@ def _check_edges(region: Any) -> None:
 
 
 def _crossings(ones: npt.NDArray[np.float64], others: npt.NDArray[np.float64]) -> int:
-    """Returns in how many of the pairs of edges one crosses the other."""
+    """Returns for how many i edge `ones[i]` crosses edge `others[i]`. Both are of shape [n, 2, 2]: edge, end,
+    coordinate."""
 
     def sides(edges: npt.NDArray[np.float64], points: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
         along, to = edges[:, 1] - edges[:, 0], points - edges[:, 0]

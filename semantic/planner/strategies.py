@@ -469,9 +469,10 @@ def sequential(undecided: Undecided) -> Iterator[int]:
 def walk_open(
     undecided: Undecided, order: npt.NDArray[np.int32], literal: npt.NDArray[np.int32], *, to_the_end: bool
 ) -> Iterator[int]:
-    """Walks the open candidates in `order` and yields their predicates in the order of `literal`: until a candidate is
-    decided or, with `to_the_end`, all its predicates that an open candidate needs. Candidates that wait for predicates
-    under evaluation are walked again later."""
+    """Walks the open candidates in `order` (their numbers) and yields their predicates. `literal` has the predicates of
+    all candidates, one candidate after the other, each in its order. A candidate is left when it is decided or, with
+    `to_the_end`, when no open candidate needs more of its predicates. Candidates that wait for predicates under
+    evaluation are walked again later."""
     first = undecided.literals.first
     while len(order):
         place = step = 0

@@ -25,7 +25,7 @@ from tests.harness.server_process import ServerProcess, running_server
 
 __all__ = ["ABOUT", "add_options", "run"]
 
-ABOUT = "a server under load for hours keeps its books, its promises and its memory"
+ABOUT = "a server under load for hours has totals that add up, messages in order, and memory that does not grow"
 GROWN = 1.5
 """Times the memory of the first quarter, beyond which it is said to grow."""
 BATCH = 50

@@ -243,9 +243,9 @@ class History:
             try:
                 await self.sample()
             except ServerError as error:
-                _log.warning("no sample for the history: %s", error)
+                _log.warning("the measurements of the last day lack a sample: %s", error)
             except Exception:  # the next one may succeed
-                _log.exception("no sample for the history")
+                _log.exception("the measurements of the last day lack a sample")
             await asyncio.sleep(STEP_SECONDS)
 
     async def sample(self) -> None:

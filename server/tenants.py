@@ -470,7 +470,7 @@ class Tenants:
                 await self.look()
                 await self.shared.look()
             except ServerError as error:
-                _log.error("tenants cannot be looked after now; trying again: %s", error)
+                _log.error("idle and waiting tenants cannot be checked now; trying again: %s", error)
             except Exception:
                 _log.exception("idle tenants could not be closed, or waiting tenants could not be opened")
             await asyncio.sleep(pause)
@@ -711,7 +711,7 @@ class SharedOntologies:
                     return Counter()
                 seen = await anyio.to_thread.run_sync(_read_closed, path, change)
         except (ServerError, DBAPIError) as error:
-            _log.warning("tenant %s cannot be looked into: %s", tenant.name, error)
+            _log.warning("tenant %s cannot be read: %s", tenant.name, error)
             return Counter(unread=1)
         return await anyio.to_thread.run_sync(_judge, seen, change)
 

@@ -323,7 +323,7 @@ class Shards:
             except StoreUnavailable:
                 pass  # the next check tries again
             except Exception:
-                _log.exception("the shards could not be shared out; trying again")
+                _log.exception("the shards could not be distributed; trying again")
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(self._look_seconds):
                     await self._look.wait()
@@ -384,7 +384,7 @@ class Shards:
                     await asyncio.sleep(PAUSE_SECONDS)
         finally:
             self.held.pop(number, None)
-            _log.info("shard %d is no more here", number)
+            _log.info("this server no longer matches shard %d", number)
 
     async def _load(self, number: int, before: Shard | None, version: str | None = None) -> Shard:
         """Loads a shard at its stored place, or at the place of `before`. It gets the given version of the vocabulary,

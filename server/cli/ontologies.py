@@ -562,7 +562,7 @@ def show_others(told: Mapping[str, Any]) -> None:
         f" ({others['gain']} gain, {others['lose']} lose, {others['flagged']} use something that is removed)"
     )
     if others["unread"]:
-        output.warn(f"tenants that could not be looked into: {others['unread']}")
+        output.warn(f"tenants that could not be read: {others['unread']}")
     if others["behind"]:
         output.warn(f"open tenants that do not use it yet, and are tried again: {others['behind']}")
 

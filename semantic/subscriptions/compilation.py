@@ -456,7 +456,7 @@ class _Resolver:
         if isinstance(value, str) and listed is not None and self.vocabulary.root_word(value) not in listed.members:
             near = get_close_matches(value[:100], listed.members, n=3) if len(self.notes) < SUGGESTED else []
             detail = f"{value!r} is not a member of {name}" + (f" (near: {', '.join(near)})" if near else "")
-            self.notes.append(Note("not-in-enumeration", name, detail))
+            self.notes.append(Note("not-a-member", name, detail))
         elif isinstance(value, str):
             self.quoted(name, value)
         self.checked(name, constant)

@@ -279,6 +279,14 @@ def test_declaration_that_contradicts_a_subscription_flags_it(client: httpx.Clie
     assert publish(client, value=31) == 1
 
 
+def test_subscription_to_a_text_that_is_no_member_of_an_enumeration_is_not_flagged(client: httpx.Client) -> None:
+    """The declaration of an attribute refuses no event, so the subscription may match. A note says what is unlikely."""
+    put(client, "attributes/stage", {"enum": ["draft", "review"]})
+    created = subscribe(client, 'stage = "final"')
+    assert ([note["code"] for note in created["notes"]], created["flagged"]) == (["not-a-member"], False)
+    assert publish(client, stage="final") == 1
+
+
 @pytest.mark.parametrize(
     ("path", "body"),
     [

@@ -701,7 +701,12 @@ class VocabularyCommands:
             )
             if flagged:
                 shown = ", ".join(flagged[:LOGGED])
-                _log.warning("%d subscriptions use something that %s removed: %s", len(flagged), what, shown)
+                _log.warning(
+                    "%d subscriptions use something that %s removed or declares differently: %s",
+                    len(flagged),
+                    what,
+                    shown,
+                )
         return {
             "subscriptions": {
                 "recompiled": prepared.compiled if done is None else done.subscriptions,

@@ -545,12 +545,17 @@ def show_impact(told: Mapping[str, Any]) -> None:
     flagged, back = (subscriptions.get(key, {"count": 0}) for key in ("flagged", "unflagged"))
     if flagged["count"]:
         shown = ", ".join(flagged["listed"][:MAX_NAMES])
-        use = "1 subscription uses" if flagged["count"] == 1 else f"{flagged['count']} subscriptions use"
-        output.warn(f"{use} something that is removed; kept, and flagged until it returns: {shown}")
+        output.warn(
+            f"{_are(flagged)} kept and flagged, because something was removed or is declared differently now: {shown}"
+        )
     if back["count"]:
-        are = "1 subscription is" if back["count"] == 1 else f"{back['count']} subscriptions are"
-        output.hint(f"{are} no longer flagged: the removed concepts are back")
+        output.hint(f"{_are(back)} no longer flagged")
     show_others(told)
+
+
+def _are(subscriptions: Mapping[str, Any]) -> str:
+    count = subscriptions["count"]
+    return "1 subscription is" if count == 1 else f"{count} subscriptions are"
 
 
 def show_others(told: Mapping[str, Any]) -> None:
@@ -559,7 +564,7 @@ def show_others(told: Mapping[str, Any]) -> None:
         return
     output.paragraph(
         f"other tenants ({others['tenants']}): {others['changed']} of {others['subscriptions']} subscriptions change"
-        f" ({others['gain']} gain, {others['lose']} lose, {others['flagged']} use something that is removed)"
+        f" ({others['gain']} gain, {others['lose']} lose, {others['flagged']} do not fit it)"
     )
     if others["unread"]:
         output.warn(f"tenants that could not be read: {others['unread']}")

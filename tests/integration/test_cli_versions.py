@@ -45,6 +45,16 @@ def test_versions_story_is_told_to_people(kindcast: Kindcast, fleet: str) -> Non
     assert "no difference" in kindcast("ontology", "diff", fleet, "--to", "1").out
 
 
+@pytest.mark.usefixtures("shop_server")
+def test_declaration_that_no_longer_fits_a_subscription_says_so(kindcast: Kindcast) -> None:
+    """Nothing was removed."""
+    id = kindcast("subscribe", "heat_of_oven > 30 degC", "--quiet").out.strip()
+    told = kindcast("declare", "attribute", "heat_of_oven", "--unit", "kg")
+    assert f"flagged, because something was removed or is declared differently now: {id}" in told.err
+    told = kindcast("declare", "attribute", "heat_of_oven", "--unit", "degC")
+    assert "1 subscription is no longer flagged" in told.err
+
+
 def test_ontology_is_tried_before_it_is_stored(kindcast: Kindcast, fleet: str, tmp_path: Path) -> None:
     """The load report, and what it would do; no version comes of it."""
     kindcast("subscribe", f"vehicle isa <http://{fleet}/Truck>")

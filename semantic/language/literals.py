@@ -374,9 +374,9 @@ def syntax_problem(text: str, error: UnexpectedInput) -> Problem:
     detail = f"{word!r} is not expected here; {_words(expected)}"
     if "AT_NAME" in expected and word.isidentifier():
         detail += f'; "{word}" in quotes is a string, @{word} the attribute'
-    if is_keyword(word):
-        return Problem("syntax", detail + _advice(word, expected), at)
     near = _near(text[:offset]) if "WORD" in expected else nearest_keyword(word)
+    if near is None and is_keyword(word):
+        detail += _advice(word, expected)
     return Problem("syntax", detail, at, ({"label": near},) if near else ())
 
 

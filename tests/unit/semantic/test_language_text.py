@@ -334,6 +334,8 @@ def test_parse_text_mistake_is_told_with_its_place(text: str, code: str, line: i
         ("price exist", "exists"),
         ("price mising", "missing"),
         ("price Exists", "exists"),
+        ("price exist and a = 1", "exists"),
+        ("(price mising or a = 1)", "missing"),
     ],
 )
 def test_parse_text_misspelt_keyword_has_the_right_one_near(text: str, meant: str) -> None:

@@ -14,13 +14,24 @@ import threading
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Hashable, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
+from contextvars import ContextVar
 from typing import Final, TypeVar
 from weakref import WeakKeyDictionary, WeakValueDictionary
 
 import anyio
 import anyio.to_thread
 
-__all__ = ["LONG", "Share", "Shares", "Turns", "long_turns", "run_in_turn", "run_to_the_end", "short_turns"]
+__all__ = [
+    "ACTING_TENANT",
+    "LONG",
+    "Share",
+    "Shares",
+    "Turns",
+    "long_turns",
+    "run_in_turn",
+    "run_to_the_end",
+    "short_turns",
+]
 
 T = TypeVar("T")
 
@@ -29,14 +40,17 @@ SHORT_TURN: Final = 0.0005
 of publishing."""
 LONG: Final = 4_096
 """Work on this many bytes of a request takes its turn. Usual expressions and events are shorter."""
+ACTING_TENANT: Final[ContextVar[str]] = ContextVar("tenant", default="")
+"""The tenant for which a request is carried out. The gate sets it."""
 _lock = threading.Lock()
 _usual = [0.0]
 _running = [0]
 
 
 class Turns:
-    """Turns for work that takes much time or memory: one at a time. Each client waits at most for one turn of each
-    other client. For the event loop only."""
+    """Turns for work that takes much time or memory: one at a time. Each tenant waits at most for one turn of each
+    other tenant, however many keys that has, and each client for one turn of each other client of its tenant. For the
+    event loop only."""
 
     def __init__(self) -> None:
         self._turn = asyncio.Lock()
@@ -46,7 +60,8 @@ class Turns:
     async def of(self, client: Hashable) -> AsyncIterator[None]:
         """A context manager that is entered when it is this client's turn."""
         own = self._own.setdefault(client, asyncio.Lock())
-        async with own, self._turn:
+        of_tenant = self._own.setdefault((ACTING_TENANT.get(), "tenant"), asyncio.Lock())
+        async with own, of_tenant, self._turn:
             yield
 
     def beside(self, client: Hashable) -> asyncio.Lock:

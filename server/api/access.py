@@ -46,6 +46,7 @@ from kindcast.server.security.limits import LimitReached
 from kindcast.server.security.permissions import AUDITED, READING, Permission, RouteTable, needs_of
 from kindcast.server.settings import Settings
 from kindcast.server.store.system import AuditEntry, SystemStore, Tenant
+from kindcast.server.worker_threads import ACTING_TENANT
 
 if TYPE_CHECKING:
     from kindcast.server.tenants import Tenants, TenantServices
@@ -547,6 +548,7 @@ class Gate:
     ) -> None:
         tenants: Tenants = scope["app"].state.tenants
         audited = scope.get("method") not in READING and bool(needs & AUDITED)
+        ACTING_TENANT.set(caller.tenant)
         entered = AsyncExitStack()
         try:
             scope[SERVICES] = await entered.enter_async_context(tenants.enter(caller.tenant))

@@ -16,6 +16,7 @@ from sqlalchemy import Connection
 
 from kindcast.semantic import ontology
 from kindcast.server import tenants
+from kindcast.server.api import checks
 from kindcast.server.broker import Broker
 from kindcast.server.clock import CLOCK
 from kindcast.server.errors import StoreDamaged, StoreUnavailable, StoreUnreadable
@@ -25,6 +26,7 @@ from kindcast.server.settings import Settings
 from kindcast.server.store import subscriptions
 from kindcast.server.store.system import SystemStore, Tenant
 from kindcast.server.tenants import running_tenants
+from kindcast.server.worker_threads import ACTING_TENANT
 from tests.campaigns.tenants import mixed_requests
 from tests.harness.application import problem_code, running_application
 from tests.harness.receiver import running_receiver
@@ -305,6 +307,21 @@ def test_limits_hold_also_while_a_tenant_is_being_opened(tmp_path: Path, monkeyp
             return answer.status_code
 
         assert sorted(pool.map(asked, range(8))) == [200] * 2 + [429] * 6
+
+
+def test_long_work_takes_the_turns_of_its_tenant(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    worked: list[str] = []
+
+    def noted(*_: object) -> dict[str, Any]:
+        worked.append(ACTING_TENANT.get())
+        return {"valid": False, "errors": []}
+
+    monkeypatch.setattr(checks, "_checked", noted)
+    with running_application(tmp_path) as client:
+        keyed = Keyed(client)
+        for headers in (keyed.key("subscriber", tenant="one"), keyed.admin | {"Kindcast-Tenant": "one"}, keyed.admin):
+            assert client.post("/v1/check", json={"expression": "a = 1"}, headers=headers).status_code == 200
+    assert worked == ["one", "one", "default"]
 
 
 def test_a_server_without_keys_has_only_the_tenant_default(tmp_path: Path) -> None:

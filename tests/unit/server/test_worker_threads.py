@@ -7,6 +7,7 @@ from collections import Counter
 
 import pytest
 
+from kindcast.server import worker_threads
 from kindcast.server.worker_threads import LONG, SHORT_TURN, Shares, run_in_turn, run_to_the_end, short_turns
 
 
@@ -81,6 +82,29 @@ def test_many_long_requests_of_one_client_delay_another_client_by_one_turn() -> 
     async def body() -> None:
         asked = ["many"] * 20 + ["one"]
         waiting = [asyncio.ensure_future(run_in_turn(lambda each=each: long(each), LONG, each)) for each in asked]
+        await asyncio.sleep(0)
+        free.set()
+        await asyncio.gather(*waiting)
+
+    asyncio.run(body())
+    assert order.index("one") == 1
+
+
+def test_many_keys_of_one_tenant_delay_another_tenant_by_one_turn() -> None:
+    """A tenant makes as many keys as it likes."""
+    order, free = list[str](), threading.Event()
+
+    def long(tenant: str) -> None:
+        assert free.wait(30)
+        order.append(tenant)
+
+    async def request(tenant: str, key: str) -> None:
+        worker_threads.ACTING_TENANT.set(tenant)
+        await run_in_turn(lambda: long(tenant), LONG, key)
+
+    async def body() -> None:
+        waiting = [asyncio.ensure_future(request("many", f"key {number}")) for number in range(20)]
+        waiting.append(asyncio.ensure_future(request("one", "key")))
         await asyncio.sleep(0)
         free.set()
         await asyncio.gather(*waiting)

@@ -444,7 +444,8 @@ def stop(
     data = data_folder(data)
     found = found_server(data)
     if found is None:
-        raise CommandFailed(f"no server runs in {data}", "Name its data folder: kindcast stop --data DIR")
+        with stopped(data):
+            raise CommandFailed(f"no server runs in {data}", "Name its data folder: kindcast stop --data DIR")
     with contextlib.suppress(ProcessLookupError):
         os.kill(found["pid"], signal.SIGTERM)
     until = time.monotonic() + wait
@@ -490,8 +491,10 @@ def stopped(data: Path) -> Iterator[None]:
 
 def _runs(data: Path, found: dict[str, Any] | None) -> CommandFailed:
     """Returns the error that a server runs in the folder. `found` is None while the server starts."""
-    where = f", at {found['listening']}" if found else ""
-    return CommandFailed(f"a server runs in {data}{where}", f"To stop it: kindcast stop --data {output.word(data)}")
+    if found is None:
+        return CommandFailed(f"a server is starting in {data}", "Try again when it is ready, or end its process.")
+    where = f"{data}, at {found['listening']}"
+    return CommandFailed(f"a server runs in {where}", f"To stop it: kindcast stop --data {output.word(data)}")
 
 
 def check_database(settings: Any) -> None:

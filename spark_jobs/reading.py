@@ -788,7 +788,7 @@ def _says_times(table: pa.Table, options: ReadOptions) -> bool:
     if column.null_count == len(column):
         return True
     if _holds_numbers(column.type):
-        return bool(pc.max(pc.abs(pc.cast(column, pa.float64()))).as_py() < LATEST)
+        return bool(pc.max(pc.abs(pc.cast(column, pa.float64(), safe=False))).as_py() < LATEST)
     if pa.types.is_timestamp(column.type):
         bounds = pc.min_max(pc.cast(column, pa.int64()))
         return bool(bounds["min"].as_py() > -EXACT and bounds["max"].as_py() < EXACT)

@@ -400,6 +400,7 @@ def test_decimals_of_parquet_are_the_numbers_that_they_say(tmp_path: Path) -> No
     ("times", "reason"),
     [
         (pa.array([1_700_000_000_000, 0, None]), "not '1700000000000'"),  # milliseconds
+        (pa.array([1_700_000_000_000_000_000, 0, None]), "not '1700000000000000000'"),  # nanoseconds: no exact double
         (pa.array([1e300, 0.0, float("nan")]), "not '1e+300'"),
         (pa.array(["soon", "1970-01-01T00:00:00Z", None]), "not 'soon'"),
         (pa.array(["soon", "1970-01-01T00:00:00Z", None], pa.large_string()), "not 'soon'"),
@@ -416,6 +417,17 @@ def test_invalid_times_in_parquet_are_told_row_by_row(tmp_path: Path, times: Any
     assert [line for line, _ in told] == [1]
     assert reason in told[0][1]
     assert days == [["1970-01-01", NO_DAY]]
+
+
+def test_time_of_nanoseconds_in_a_line_is_told_and_the_other_lines_are_read(tmp_path: Path) -> None:
+    """A number that no double has exactly ended the job."""
+    lines = '{"a": 1700000000000000000}\n{"a": 0}\n'
+    (tmp_path / "x.ndjson").write_text(lines, encoding="utf-8")
+    events, bad = read_all(tmp_path, time_from="a")
+    assert [day for _, day, _ in events] == ["1970-01-01"]
+    ((_, line, reason),) = bad
+    assert line == 1
+    assert "not '1700000000000000000'" in reason
 
 
 @pytest.mark.parametrize("name", ["a.parquet", "a.ndjson", "a.csv"])

@@ -1186,6 +1186,8 @@ def _holds_numbers(kind: Any) -> bool:
 def _times(column: Any) -> Any:
     """Returns the times in a column that holds times, texts in RFC 3339, dates, or seconds since 1970."""
     kind, utc = column.type, pa.timestamp("us", tz="UTC")
+    if column.null_count == len(column):  # of any type: Arrow would not cast all of them
+        return pa.nulls(len(column), utc)
     if _holds_numbers(kind):
         seconds = pc.cast(column, pa.float64())
         seconds = pc.if_else(pc.is_nan(seconds), None, seconds)  # NaN is an absent value

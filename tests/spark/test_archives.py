@@ -650,13 +650,21 @@ def test_file_whose_name_is_not_utf_8_is_named(tmp_path: Path) -> None:
         splits_of(str(tmp_path))
 
 
-def test_absent_times_in_parquet_are_no_invalid_times(tmp_path: Path) -> None:
-    """NaN is an absent value in a column of numbers."""
-    pq.write_table(pa.table({"a": [float("nan"), 0.0]}), tmp_path / "x.parquet")
+@pytest.mark.parametrize(
+    ("times", "days"),
+    [
+        (pa.array([float("nan"), 0.0]), [NO_DAY, "1970-01-01"]),
+        (pa.array([None, None], pa.bool_()), [NO_DAY, NO_DAY]),
+        (pa.array([None, None], pa.struct([("start", pa.string())])), [NO_DAY, NO_DAY]),
+    ],
+)
+def test_absent_times_in_parquet_are_no_invalid_times(tmp_path: Path, times: Any, days: list[str]) -> None:
+    """NaN is an absent value in a column of numbers. A column without a value may have any type."""
+    pq.write_table(pa.table({"a": times}), tmp_path / "x.parquet")
     (split,) = splits_of(str(tmp_path))
     (batch,) = read_split(split, ReadOptions(time_from="a"))
     assert isinstance(batch, EventBatch)
-    assert batch.keys["day"].to_pylist() == [NO_DAY, "1970-01-01"]
+    assert batch.keys["day"].to_pylist() == days
 
 
 def test_events_of_several_files_that_cannot_be_read_are_told_with_their_own_files() -> None:

@@ -348,10 +348,13 @@ class _Part:
         began = started = time.perf_counter()
         reads = _Reading(self._state, self._group.now)
         together: dict[int, ReadEvent] = {}
+        share = 0.0
         for index, (each, number) in enumerate(zip(self._events, self._asked_by, strict=True)):
             if index % READ_TOGETHER == 0 and ahead is None:
-                together = self._read_together(range(index, min(index + READ_TOGETHER, len(results))), known, reads)
-                began = time.perf_counter()
+                some = range(index, min(index + READ_TOGETHER, len(results)))
+                together = self._read_together(some, known, reads)
+                now = time.perf_counter()
+                share, began = (now - began) / len(some), now
             if left[number] <= 0:
                 continue
             key = (each.source, self._keys[index])
@@ -373,7 +376,7 @@ class _Part:
                         notes = _notes_about(each.event, read) if self._publications[number].verbose else ()
                     self.fresh.append((index, each, read, notes))
             now = time.perf_counter()
-            left[number] -= now - began
+            left[number] -= now - began + share
             began = now
         return began - started
 
@@ -389,12 +392,8 @@ class _Part:
             and events[index].graph is None
             and (events[index].source, self._keys[index]) not in known
         ]
-        began = time.perf_counter()
         noted = any(self._publications[asked_by[index]].verbose for index in wanted)
         read = reads.together([events[index].event for index in wanted], noted=noted)
-        share = (time.perf_counter() - began) / max(1, len(wanted))
-        for index in wanted:
-            left[asked_by[index]] -= share
         return {index: each for index, each in zip(wanted, read, strict=True) if each is not None}
 
     def match(self, ahead: Ahead | None) -> tuple[MatchTable, float]:

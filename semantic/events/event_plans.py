@@ -938,7 +938,7 @@ class EventPlans:
         known = self._types.get(texts)
         if known is None:
             types = typed.types_of(texts)
-            derives = any(self._lowering.known(name) is not None for name in typed.derived(types))
+            derives = any(map(self._lowering.may_ask, typed.derived(types)))
             derives = derives or bool(typed.stated(types))
             known = types, derives
             if sum(map(len, texts)) <= LONGEST:

@@ -187,7 +187,7 @@ class TableReader:
         if not typed.needs_row(names):
             return False
         derived = typed.derived(frozenset())
-        return not TYPES.isdisjoint(names) or any(self.lowering.known(each) is not None for each in derived)
+        return not TYPES.isdisjoint(names) or any(map(self.lowering.may_ask, derived))
 
     def _is_stated(self, raw: str) -> bool:
         """Whether this is a member of an object that is declared to state a quantity or a code, and a subscription uses

@@ -310,6 +310,24 @@ def test_derived_moment_is_a_moment_and_no_text() -> None:
     assert [match.subscription for match in found] == ["moment"]
 
 
+def test_aggregate_of_a_derived_attribute_needs_no_other_use_of_it() -> None:
+    """In events and tables, declared for all events or for a type, and also after events were read without it."""
+    schema = {"properties": {"half": {"type": "number", "x-kindcast-derived": "gross / 2"}}}
+    vocabulary = Vocabulary(attributes={"net": {"derived": "gross - tare"}}, schemas={"box": schema})
+    matcher = Matcher(vocabulary)
+    event = {"@type": "box", "gross": 5, "tare": 1}
+    matcher.add("gross", "gross = 5")
+    assert len(matcher.match(event)) == 1
+    matcher.add("sum", "sum(net) = 4")
+    matcher.add("count", "count(half) = 1 and max(half) < 3")
+    for found in (matcher.match(event), matcher.match_batch([event, event])[1]):
+        assert sorted(match.subscription for match in found) == ["count", "gross", "sum"]
+    table = matcher.match_table({name: [value] for name, value in event.items()})
+    assert sorted(table.subscriptions(table.slots)) == ["count", "gross", "sum"]
+    plain = matcher.match_table({"gross": [5], "tare": [1]})
+    assert sorted(plain.subscriptions(plain.slots)) == ["gross", "sum"]
+
+
 def test_derived_attribute_reads_aggregates_in_events_and_tables() -> None:
     """Over occurrences, also where only elements are asked; a name in backquotes; mistakes are named."""
     declared = {

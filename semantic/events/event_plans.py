@@ -88,6 +88,9 @@ FORM_DEPTH = 4
 """Events are read together only if their objects lie in at most so many levels."""
 FEWEST_ALIKE = 3
 """Fewer events of one shape take less time if each is read alone."""
+CALLS_ALONE = 16
+"""If most events of some names could not be read together, as when their inner objects have ever other names, so many
+calls do not try it again."""
 TOGETHER_SECONDS = 0.02
 """Events are read together for so long. What is cached is read even later. The events that are left are read alone, so
 that the caller can stop in between."""
@@ -180,6 +183,7 @@ class _Shape:
     __slots__ = (
         "alone",
         "beside",
+        "calls_alone",
         "gaps",
         "has_more",
         "may_state",
@@ -201,6 +205,8 @@ class _Shape:
         self.present = NONE.union(*(each.present for each in members))
         self.alone = len(self.present) == sum(len(each.present) for each in members)
         """Whether no two members mean the same attribute."""
+        self.calls_alone = 0
+        """The number of calls that do not try to read such events together."""
         self.gaps: dict[tuple[_Member, ...], Present] = {}
         """Members that have no scalar value → the attributes that the other members make present."""
         self.siblings: dict[str, tuple[str, ...]] = {}
@@ -444,16 +450,23 @@ class EventPlans:
             if type(data) is dict:
                 named.setdefault((tuple(data), tuple(context)), []).append(number)
         self._until = time.perf_counter() + TOGETHER_SECONDS
-        for numbers in named.values():
+        for names, numbers in named.items():
+            known = self._root.shapes.get(names[0])
+            if known is not None and known.calls_alone:
+                known.calls_alone -= 1
+                continue
             if self._read_alike(events, numbers, found, noted=noted):
                 continue
             typed: dict[tuple[Any, ...], list[int]] = {}
             for number in numbers:
                 told: Any = events[number]
                 typed.setdefault(_kinds(told.data if type(told) is Event else told), []).append(number)
-            if len(typed) > 1:
+            if 1 < len(typed) <= len(numbers) // FEWEST_ALIKE:
                 for some in typed.values():
                     self._read_alike(events, some, found, noted=noted)
+            shape = self._root.shapes.get(names[0])
+            if shape is not None and 2 * sum(found[number] is None for number in numbers) > len(numbers):
+                shape.calls_alone = CALLS_ALONE
         return found
 
     def notes(self, event: Any, first: Sequence[Note], most: int) -> list[Note]:

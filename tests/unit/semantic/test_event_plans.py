@@ -517,6 +517,18 @@ def test_what_must_be_read_alone_is_left_out(matcher: Matcher, data: Any, contex
     assert [each is None for each in read] == [False] * 4 + [True] * 4
 
 
+def test_events_with_ever_other_inner_names_are_not_tried_again_and_again(matcher: Matcher) -> None:
+    """For a while. An event that is unlike the others does not decide for them."""
+    various = [{"seller": {f"rating{number}": 4}} for number in range(12)]
+    alike: list[Any] = [{"seller": {"rating": number}} for number in range(12)]
+    assert matcher.read_together([*alike, {"seller": 5}]).count(None) == 1
+    assert None not in matcher.read_together(alike)
+    assert matcher.read_together(various) == [None] * 12
+    for _ in range(event_plans.CALLS_ALONE):
+        assert matcher.read_together(alike) == [None] * 12
+    assert None not in matcher.read_together(alike)
+
+
 @pytest.mark.parametrize("odd", [math.nan, math.inf, -math.inf, (1 << 53) + 1, -(10**400)])
 @pytest.mark.parametrize("name", ["price", "more"])
 def test_no_number_hides_one_that_is_refused(matcher: Matcher, name: str, odd: float) -> None:

@@ -797,6 +797,13 @@ class EventPlans:
         if not longest:
             return
         alike.presents.append(member.present)
+        if len(longest) == 1 and all(column):
+            only = [items[0] for items in column]
+            kind, places = _kind_of(only)
+            if kind not in ITEMS or places is not None:
+                raise _Refused
+            self._scalars(member, kind, only, shape, objects, alike)
+            return
         for number, (cells, items, data) in enumerate(zip(alike.cells, column, objects, strict=True)):
             if not items or not ITEMS.issuperset(map(type, items)):
                 raise _Refused
@@ -804,11 +811,12 @@ class EventPlans:
             for item in items:
                 if member.attributes and type(item) is str and item not in member.texts:
                     self._look(len(item))
-                if cell := self._item(member, item, shape, data):
+                if (member.attributes or type(item) is not str) and (cell := self._item(member, item, shape, data)):
                     _merge(several, cell)
                 if alike.noted is not None and self._noted_among(member, type(item), [item], shape, [data]):
                     alike.noted.add(number)
-            cells.update((each, tuple(keys)) for each, keys in several.items())
+            if several:
+                cells.update((each, tuple(keys)) for each, keys in several.items())
 
     def _noted_among(
         self, member: _Member, kind: type, values: Sequence[Any], shape: _Shape, objects: Sequence[Mapping[str, Any]]

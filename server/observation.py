@@ -186,8 +186,8 @@ def attributes_seen(seen: SeenAttributes, vocabulary: Vocabulary) -> list[str]:
 
 async def recent_attributes(broker: Broker, reader: EventReader, roles: Roles = None) -> SeenAttributes:
     """Returns the attributes of the newest events that these roles may see, for advice to subscribers. They are read
-    again if there are newer events, but at most every `RECENT_SECONDS`, and once for all clients that wait for them.
-    Reading stops after `RECENT_BUDGET` seconds or `RECENT_EVENTS` events."""
+    again if there are newer events, but at most every `RECENT_SECONDS` after the first event, and once for all clients
+    that wait for them. Reading stops after `RECENT_BUDGET` seconds or `RECENT_EVENTS` events."""
     vocabulary = broker.vocabulary
     view = vocabulary.view_of_roles(roles)
     seeing = None if view is None else roles  # who sees everything sees the same
@@ -197,7 +197,8 @@ async def recent_attributes(broker: Broker, reader: EventReader, roles: Roles = 
         known = broker.recent_attributes.get(seeing)
         if known is None or known.version != vocabulary.version:
             return None
-        is_fresh = known.sequence >= newest or time.monotonic() < known.made_at + RECENT_SECONDS
+        is_recent = known.sequence > 0 and time.monotonic() < known.made_at + RECENT_SECONDS
+        is_fresh = known.sequence >= newest or is_recent
         return known.seen if is_fresh else None
 
     def look() -> SeenAttributes:

@@ -333,6 +333,15 @@ def test_check_completions_fit_the_place(client: httpx.Client, before: str, kind
         assert checked["valid"], checked
 
 
+def test_completions_have_the_attributes_of_the_first_event_at_once(tmp_path: Path) -> None:
+    """Also if a look at the events found none a moment ago."""
+    with running_application(tmp_path) as client:
+        asked = {"expression": "ta", "position": 2}
+        assert client.post("/v1/check", json=asked).json()["completions"] == []
+        publish(client, target="x")
+        assert [each["insert"] for each in client.post("/v1/check", json=asked).json()["completions"]] == ["target"]
+
+
 def test_completion_of_a_deprecated_concept_inserts_its_replacement(tmp_path: Path) -> None:
     """What is offered is the replacement, so nobody is told afterwards that the name is deprecated."""
     turtle = """

@@ -12,9 +12,9 @@ in the trees of the others.
 
 import functools
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from importlib.resources import files
-from typing import Any, Final, assert_never, cast
+from typing import Any, Final, Literal, NamedTuple, assert_never, cast
 
 from lark import Lark, Token, Transformer, UnexpectedInput, v_args
 
@@ -72,6 +72,8 @@ from kindcast.semantic.model import (
 from kindcast.semantic.units.kinds import parse_dates, parse_duration, parse_instant
 
 __all__ = [
+    "FilledTree",
+    "Skeleton",
     "TextShapes",
     "parse_text",
     "plain_words",
@@ -441,21 +443,42 @@ _STRING, _WHOLE, _FRACTION = "\x00s", "\x00w", "\x00f"
 """The marks that replace constants in a shape. No expression contains the character NUL."""
 
 
+class Skeleton:
+    """The tree of the texts of one shape, with slots for their constants."""
+
+    __slots__ = ("tree",)
+
+    def __init__(self, tree: Any) -> None:
+        self.tree = tree
+
+
+class FilledTree(NamedTuple):
+    """A tree as its skeleton and the constant of each slot."""
+
+    skeleton: Skeleton
+    constants: Sequence[str | int | float]
+
+    def whole(self) -> dict[str, Any]:
+        """Returns the tree."""
+        tree: dict[str, Any] = filled(self.skeleton.tree, self.constants)
+        return tree
+
+
 class TextShapes:
     """Parses texts to trees and remembers the tree of each shape. Texts may have unlimited shapes, so the owner must
     look at `remembered`."""
 
     def __init__(self) -> None:
-        self._trees: dict[str, Any] = {}
+        self._skeletons: dict[str, Skeleton | Literal[False] | None] = {}
 
     @property
     def remembered(self) -> int:
         """The number of cached shapes."""
-        return len(self._trees)
+        return len(self._skeletons)
 
-    def tree(self, text: str) -> dict[str, Any]:
-        """Returns `to_tree(parse_text(text))`. Takes about 0.2 ms for the first two texts of a shape, 5 to 10 µs for
-        the others. Raises `InvalidSubscription`."""
+    def tree(self, text: str) -> dict[str, Any] | FilledTree:
+        """Returns the tree of `to_tree(parse_text(text))`. Takes about 0.2 ms for the first two texts of a shape, some
+        µs for the others. Raises `InvalidSubscription`."""
         if len(text) > LONGEST_TEXT or "\x00" in text:
             return to_tree(parse_text(text))
         constants: list[str | int | float] = []
@@ -466,15 +489,14 @@ class TextShapes:
             return _STRING if string is not None else _form(number)
 
         shape = _CONSTANT.sub(noted, text)
-        if shape in self._trees:
-            known = self._trees[shape]
+        if shape in self._skeletons:
+            known = self._skeletons[shape]
             if known is None:
-                known = self._trees[shape] = _skeleton(text, constants)
-            if known is not False:
-                given: dict[str, Any] = filled(known, constants)
-                return given
+                known = self._skeletons[shape] = _skeleton(text, constants)
+            if known:
+                return FilledTree(known, constants)
         tree = to_tree(parse_text(text))
-        self._trees.setdefault(shape, None)
+        self._skeletons.setdefault(shape, None)
         return tree
 
 
@@ -483,9 +505,9 @@ def _form(number: str) -> str:
     return sign + (_FRACTION if "." in number else _WHOLE)
 
 
-def _skeleton(text: str, constants: list[str | int | float]) -> Any:
-    """Returns the tree of `text` with slots for its constants. False if a constant is not a separate value in the tree,
-    or if the text is no expression."""
+def _skeleton(text: str, constants: list[str | int | float]) -> Skeleton | Literal[False]:
+    """Returns the skeleton of `text`. False if a constant is not a separate value in the tree, or if the text is no
+    expression."""
     marks: list[str | int | float] = []
 
     def marked(match: re.Match[str]) -> str:
@@ -509,7 +531,7 @@ def _skeleton(text: str, constants: list[str | int | float]) -> Any:
     found: list[int] = []
     skeleton = _slotted(tree, {(type(mark), mark): number for number, mark in enumerate(marks)}, found)
     sound = sorted(found) == list(range(len(marks))) and filled(skeleton, constants) == given
-    return skeleton if sound else False
+    return Skeleton(skeleton) if sound else False
 
 
 def _slotted(node: Any, numbers: dict[tuple[type, Any], int], found: list[int]) -> Any:

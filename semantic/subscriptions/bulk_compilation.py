@@ -21,7 +21,7 @@ from kindcast.index.clause import AttributeId, Clause
 from kindcast.index.engine import ClauseColumns
 from kindcast.semantic.conditions.lowering import ExpensiveClause, LoweredClause, Lowering, expensive_clause
 from kindcast.semantic.errors import InvalidSubscription
-from kindcast.semantic.language.text import TextShapes
+from kindcast.semantic.language.text import FilledTree, TextShapes
 from kindcast.semantic.language.tree import filled
 from kindcast.semantic.model import Note
 from kindcast.semantic.operators.declaration import Operator
@@ -188,7 +188,7 @@ class Bulk:
         for number in alone:
             name, expression = chunk[number]
             try:
-                self.singles[start + number] = compile_one(expression, self._vocabulary, self._operators)
+                self.singles[start + number] = compile_one(_whole(expression), self._vocabulary, self._operators)
             except InvalidSubscription as error:
                 if self._refused is None:
                     del self.names[start + number :]
@@ -203,7 +203,11 @@ class Bulk:
 
     def _template(self, key: ShapeKey, group: _Group, chunk: list[tuple[str, Any]]) -> Template | None:
         numbered = zip(group.numbers, group.constants, strict=True)
-        return self._templates.template(key, ((chunk[number][1], own) for number, own in numbered), LEAST)
+        return self._templates.template(key, ((_whole(chunk[number][1]), own) for number, own in numbered), LEAST)
+
+
+def _whole(expression: Any) -> Any:
+    return expression.whole() if isinstance(expression, FilledTree) else expression
 
 
 @contextmanager

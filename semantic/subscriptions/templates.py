@@ -12,6 +12,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice, repeat
+from operator import length_hint
 from typing import Any, cast
 
 import numpy as np
@@ -26,6 +27,7 @@ from kindcast.semantic.conditions.predicates import checks_of
 from kindcast.semantic.errors import InvalidSubscription
 from kindcast.semantic.language import parse_tree, to_text, to_tree
 from kindcast.semantic.language.literals import quoted_iri, quoted_string
+from kindcast.semantic.language.text import FilledTree, Skeleton
 from kindcast.semantic.language.tree import SLOT
 from kindcast.semantic.model import (
     All,
@@ -557,6 +559,7 @@ class Templates:
         self._vocabulary = vocabulary
         self._operators = operators
         self._stored = stored
+        self._skeletons: dict[Skeleton, Shape | None] = {}
         self._watched: dict[Shape, bool | None] = {}
         self._templates: dict[ShapeKey, Template | None] = {}
         self._waiting: dict[ShapeKey, list[Example]] = {}
@@ -570,11 +573,25 @@ class Templates:
     def key(self, tree: Any, constants: list[Any]) -> ShapeKey | None:
         """Returns the key of the template of `tree`, and appends the constants of `tree` to `constants`. None if the
         shape of the tree has no template, whatever its constants are."""
-        shape = shape_of(tree, constants)
+        shape = self._shape_of_filled(tree, constants) if isinstance(tree, FilledTree) else shape_of(tree, constants)
         watched = None if shape is None else self._is_watched(shape)
         if shape is None or watched is None:
             return None
         return shape, equalities(constants) if watched else None
+
+    def _shape_of_filled(self, tree: FilledTree, constants: list[Any]) -> Shape | None:
+        """Does the same as `shape_of` for the whole tree, which is looked at once for each skeleton."""
+        skeleton, own = tree
+        if skeleton not in self._skeletons:
+            places = [f"{place}" if isinstance(each, str) else place for place, each in enumerate(own)]
+            found: list[Any] = []
+            shape = shape_of(FilledTree(skeleton, places).whole(), found)
+            self._skeletons[skeleton] = shape if found == places else None
+        shape = self._skeletons[skeleton]
+        if shape is None or max(map(length_hint, own), default=0) > LONGEST_TEXT:
+            return shape_of(tree.whole(), constants)
+        constants += own
+        return shape
 
     def template(self, key: ShapeKey, examples: Iterable[Example], least: int) -> Template | None:
         """Returns the template of `key`. `examples` are trees with this key. The template is made once `least` trees

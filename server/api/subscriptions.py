@@ -484,7 +484,7 @@ def read_key(key: str | None, caller: Caller) -> Repeatable | None:
             f"an Idempotency-Key has {least} to {most} characters that nobody can guess, such as a new UUID",
             "",
         )
-    return Repeatable(caller.owner, plain)
+    return Repeatable.of(caller.owner, plain)
 
 
 def _invalid(detail: str, *pointers: str) -> Problem:

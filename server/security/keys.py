@@ -140,18 +140,25 @@ class Repeatable:
 
     owner: str | None
     """The caller, as in `created_by`. Equal keys of different callers are different."""
-    key: str
+    keyed: hmac.HMAC
+    """An HMAC that has the key and no message. It is copied for each value, because to take in a key costs more."""
     part: int = 0
     """The index within a request that creates several subscriptions."""
 
+    @classmethod
+    def of(cls, owner: str | None, key: str) -> "Repeatable":
+        """Returns the request with this `Idempotency-Key`."""
+        return cls(owner, hmac.new(key.encode("utf-8", "surrogatepass"), digestmod="sha256"))
+
     def of_part(self, part: int) -> "Repeatable":
         """Returns the request of one subscription."""
-        return Repeatable(self.owner, self.key, part)
+        return Repeatable(self.owner, self.keyed, part)
 
     def random(self, what: str, size: int) -> bytes:
         """Returns at most 32 pseudo-random bytes, always the same for `what`."""
-        told = f"{self.owner or ''}\n{self.part}\n{what}".encode("utf-8", "surrogatepass")
-        return hmac.digest(self.key.encode("utf-8", "surrogatepass"), told, "sha256")[:size]
+        drawn = self.keyed.copy()
+        drawn.update(f"{self.owner or ''}\n{self.part}\n{what}".encode("utf-8", "surrogatepass"))
+        return drawn.digest()[:size]
 
 
 def new_ticket(repeatable: Repeatable | None = None, terms: str = "") -> str:

@@ -6,9 +6,10 @@ from typing import Any
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from kindcast.semantic import InvalidSubscription
+from kindcast.semantic import InvalidSubscription, Vocabulary
 from kindcast.semantic.language import parse_text, to_text, to_tree
-from kindcast.semantic.language.text import TextShapes
+from kindcast.semantic.language.text import FilledTree, TextShapes
+from kindcast.semantic.subscriptions.templates import Templates
 from tests.strategies import expressions
 
 _PIECES = (
@@ -69,12 +70,29 @@ def test_texts_of_one_shape_are_read_as_the_parser_reads_each(texts: list[str]) 
         assert outcome(shapes.tree, text) == outcome(lambda each: to_tree(parse_text(each)), text), text
 
 
+@given(alike())
+@example([f'a = "{"x" * size}" and b <= 5' for size in (3, 3, 3, 1_000, 1_001)])
+@example([f"b <= {number} and a in ({number}, 7)" for number in (1, 2, 7, 0, 7)])
+def test_a_filled_skeleton_has_the_shape_of_its_whole_tree(texts: list[str]) -> None:
+    shapes = TextShapes()
+    templates = Templates(Vocabulary.from_ontologies([]), {}, stored=False)
+    for text in texts:
+        try:
+            tree = shapes.tree(text)
+        except InvalidSubscription:
+            continue
+        of_filled: list[Any] = []
+        of_whole: list[Any] = []
+        assert templates.key(tree, of_filled) == templates.key(whole(tree), of_whole), text
+        assert repr(of_filled) == repr(of_whole), text
+
+
 def test_the_third_text_of_a_shape_is_not_parsed(monkeypatch: Any) -> None:
     shapes = TextShapes()
     for price in (1, 2):
         shapes.tree(f'article = "A{price}" and (price <= {price} EUR or size in ({price}.5, -{price}))')
     monkeypatch.setattr("kindcast.semantic.language.text.parse_text", None)
-    tree = shapes.tree('article = "B" and (price <= 30 EUR or size in (0.25, -4))')
+    tree = whole(shapes.tree('article = "B" and (price <= 30 EUR or size in (0.25, -4))'))
     price = {"<=": ["price", {"value": 30, "unit": "EUR"}]}
     assert tree == {"all": [{"=": ["article", "B"]}, {"any": [price, {"in": ["size", [0.25, -4]]}]}]}
 
@@ -82,6 +100,10 @@ def test_the_third_text_of_a_shape_is_not_parsed(monkeypatch: Any) -> None:
 def outcome(read: Any, text: str) -> tuple[str, str]:
     """The tree, with the types of its values; or what is wrong."""
     try:
-        return "tree", repr(read(text))
+        return "tree", repr(whole(read(text)))
     except InvalidSubscription as error:
         return "error", repr([(each.code, each.detail, each.at) for each in error.problems])
+
+
+def whole(tree: Any) -> Any:
+    return tree.whole() if isinstance(tree, FilledTree) else tree

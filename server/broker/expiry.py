@@ -57,11 +57,15 @@ class Sweeper:
         """Whether a partition of old events may be dropped: `drop`."""
         self._until = -math.inf
         """The heap has all subscriptions that end up to this time and have not ended."""
+        self._most = LOOK_AHEAD
+        """The heap is read anew when it has more entries, because new subscriptions would fill the memory."""
 
     def watch(self, live: Live) -> None:
         """Records an end time. Call it for a subscription that is new, revived, or ends earlier than before."""
         if live.expires_at <= self._until:
             heapq.heappush(self._ends, (live.expires_at, live.id))
+            if len(self._ends) > self._most:
+                self.look_again()
 
     def look_again(self) -> None:
         """Called when all subscriptions may have changed."""
@@ -163,6 +167,7 @@ class Sweeper:
         """Reads the subscriptions that end next."""
         self._ends, self._until = live_subscriptions.soonest(LOOK_AHEAD)
         heapq.heapify(self._ends)
+        self._most = len(self._ends) + LOOK_AHEAD
 
     def _put_back(self, entry: tuple[float, str]) -> None:
         heapq.heappush(self._ends, entry)

@@ -39,6 +39,7 @@ __all__ = [
     "admit_many",
     "forget",
     "introduce",
+    "introduce_many",
     "set_expiry",
     "set_status",
     "swap_matcher",
@@ -316,12 +317,27 @@ def _distinct(numbers: Numbers) -> Numbers:
 def introduce(group: Group, live: Live, *, has_sink: bool) -> Live:
     """Adds a new subscription that does not match yet; `admit` makes it match. Nobody can wait for it yet, so the
     delivery must know of it only if it has a sink."""
-    live_subscriptions = group.state.live_subscriptions
-    live = live_subscriptions.put_aside(live)
-    group.on_undo(partial(live_subscriptions.drop, live.id))
-    group.note(live, told=has_sink)
-    group.tell_shards(None, live)
+    introduce_many(group, [live], {live.number} if has_sink else ())
     return live
+
+
+def introduce_many(group: Group, lives: Sequence[Live], with_sink: Collection[int]) -> None:
+    """Adds new subscriptions as `introduce`. `with_sink` are the numbers of those that have a sink."""
+    live_subscriptions = group.state.live_subscriptions
+    begun: list[str] = []
+
+    def undo() -> None:
+        for id in begun:
+            live_subscriptions.drop(id)
+
+    group.on_undo(undo)
+    for live in lives:
+        live_subscriptions.keep(live)
+        begun.append(live.id)
+        group.note(live, told=live.number in with_sink)
+    if group.state.shards:
+        for live in lives:
+            group.tell_shards(None, live)
 
 
 def admit(group: Group, live: Live, compiled: Compiled) -> Live:
@@ -367,9 +383,7 @@ def admit_many(group: Group, admitted: Sequence[Admitted], described: DescribedM
     group.on_undo(undo)
     matcher.add_described(described, {each.place: each.live.id for each in admitted if each.place is not None})
     restored = matcher.restore_many((each.live.id, each.tree) for each in admitted if each.place is None)
-    for each in admitted:
-        if each.live.id in matcher:
-            live_subscriptions.enter(each.live)
+    live_subscriptions.enter_many([each.live for each in admitted if each.live.id in matcher])
     for error in restored.refused.values():
         raise error
 

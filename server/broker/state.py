@@ -8,7 +8,7 @@ import json
 import math
 import time
 from array import array
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any
@@ -148,15 +148,20 @@ class LiveSubscriptions:
 
     def enter(self, live: Live) -> Live:
         """Records a subscription that was just added to the matcher."""
-        slot = self.matcher.slots[live.id]
-        more = slot + 1 - len(self._numbers)
+        self.enter_many([live])
+        return live if live.matching else structs.replace(live, matching=True)
+
+    def enter_many(self, lives: Sequence[Live]) -> None:
+        """Calls `enter` for each."""
+        slots = [self.matcher.slots[live.id] for live in lives]
+        more = max(slots, default=-1) + 1 - len(self._numbers)
         if more > 0:
             self._numbers.frombytes(bytes(8 * more))
             self._ends.extend([NEVER] * more)
-        self._numbers[slot] = live.number
-        self._ends[slot] = live.expires_at
-        self.aside.pop(live.id, None)
-        return live if live.matching else structs.replace(live, matching=True)
+        for slot, live in zip(slots, lives, strict=True):
+            self._numbers[slot] = live.number
+            self._ends[slot] = live.expires_at
+            self.aside.pop(live.id, None)
 
     def leave(self, id: str) -> Live:
         """Records that a subscription leaves the matcher. Call it before the matcher removes the subscription."""
@@ -175,9 +180,7 @@ class LiveSubscriptions:
 
     def enter_found(self, ids: Iterable[str]) -> None:
         """Calls `enter` for those of `ids` that the matcher now has. All of `ids` must be aside."""
-        for id in ids:
-            if id in self.matcher:
-                self.enter(self.aside[id])
+        self.enter_many([self.aside[id] for id in ids if id in self.matcher])
 
     def under(self, matcher: Matcher) -> "LiveSubscriptions":
         """Returns the same subscriptions with another matcher, which may have more or fewer of them. This object does
@@ -301,8 +304,8 @@ class StoredSubscriptions(LiveSubscriptions):
     def drop(self, id: str) -> None:
         pass
 
-    def enter(self, live: Live) -> Live:
-        return live if live.matching else structs.replace(live, matching=True)
+    def enter_many(self, lives: Sequence[Live]) -> None:
+        pass
 
     def leave(self, id: str) -> Live:
         return self.put_aside(self[id])

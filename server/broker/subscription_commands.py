@@ -33,7 +33,16 @@ from kindcast.semantic.subscriptions import (
     restore_expression,
 )
 from kindcast.server.broker.expiry import Sweeper
-from kindcast.server.broker.group import Admitted, Group, admit, admit_many, introduce, set_expiry, set_status
+from kindcast.server.broker.group import (
+    Admitted,
+    Group,
+    admit,
+    admit_many,
+    introduce,
+    introduce_many,
+    set_expiry,
+    set_status,
+)
 from kindcast.server.broker.state import Live
 from kindcast.server.errors import (
     HiddenAttribute,
@@ -679,16 +688,20 @@ def create_many(
             ids.add(each.id)
     rows = [new_row(group, each, became) for each, became, _ in made]
     numbers = subscriptions.insert_subscriptions(group.connection, rows)
-    lives, active = [], []
-    for number, (each, became, place) in zip(numbers, made, strict=True):
+    for number, (_, became, _) in zip(numbers, made, strict=True):
         if became.may_call:
             note_uses(group.connection, number, operators_of(became.tree))
-        live = Live(number, each.id, each.status, each.expires_at, matching=False)
-        live = introduce(group, live, has_sink=each.sink is not None)
-        lives.append(live)
-        if each.status == "active":
-            active.append(Admitted(live, became.tree, place))
-    admit_many(group, active, described.together)
+    lives = [
+        Live(number, each.id, each.status, each.expires_at, matching=False)
+        for number, (each, _, _) in zip(numbers, made, strict=True)
+    ]
+    introduce_many(group, lives, {number for number, (each, _, _) in zip(numbers, made, strict=True) if each.sink})
+    admitted = [
+        Admitted(live, became.tree, place)
+        for live, (_, became, place) in zip(lives, made, strict=True)
+        if live.status == "active"
+    ]
+    admit_many(group, admitted, described.together)
     for live in lives:
         sweeper.watch(live)
     return results

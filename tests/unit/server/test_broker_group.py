@@ -10,6 +10,7 @@ from sqlalchemy import Connection, event, select, text
 from kindcast import Matcher, Vocabulary
 from kindcast.semantic.subscriptions.compilation import compile_expression
 from kindcast.semantic.vocabulary.declarations import Declarations
+from kindcast.server.broker import expiry
 from kindcast.server.broker import group as changes
 from kindcast.server.broker.group import Group
 from kindcast.server.broker.state import Live, LiveSubscriptions, State
@@ -165,3 +166,20 @@ def test_delivery_is_told_of_new_subscriptions_with_a_sink(connection: Connectio
         one = Live(number, f"s{number}", "active", time.time() + 60, matching=False)
         changes.introduce(group, one, has_sink=has_sink)
     assert group.touched == {1}
+
+
+def test_new_subscriptions_do_not_fill_the_memory_of_the_sweeper(
+    connection: Connection, state: State, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The sweeper knows the ends of some subscriptions, not of all that are new, and expires them all."""
+    monkeypatch.setattr(expiry, "LOOK_AHEAD", 10)
+    group, sweeper, ended = Group(connection, state), expiry.Sweeper(Settings()), set[str]()
+    sweeper.sweep(group)  # there is none, so all later ones are before the next
+    for number in range(100):
+        one = live(state, group, f"s{number}", "a = 1")
+        sweeper.watch(changes.set_expiry(group, one, time.time() - 1 if number % 2 else time.time() + 60))
+        assert len(sweeper._ends) <= 20, number
+    for _ in range(20):
+        sweeper.sweep(group)
+        ended |= {id for id in state.live_subscriptions if state.live_subscriptions[id].status == "expired"}
+    assert ended == {f"s{number}" for number in range(1, 100, 2)}

@@ -20,10 +20,12 @@ two vocabularies are compared like those of two versions of an ontology. docs/ma
     rule 12   individuals that share a name with one class stayed candidates in events
     rule 15   (since meaning 5) the unit mil had another size, and `unit:MIL` and `unit:CUP` of QUDT were other units
     rule 14   (since meaning 6) `not` of a list held although one of its concepts was removed; (since meaning 7) `not`
-              of `some`, of `every` and of a group with variables held although a concept in it was removed
+              of `some`, of `every` and of a group with variables held although a concept in it was removed; (since
+              meaning 9) a stored text under an attribute that was declared to hold concepts later was read by its label
 
 What meaning 5 changes about events alone (years in graphs, IRIs of units, labels of other names, relative IRIs), and
-meaning 7 (nodes that counted twice, null members beside a quantity), cannot be told from subscriptions.
+meaning 7 (nodes that counted twice, null members beside a quantity) and meaning 9 (numbers in quotes that are labels),
+cannot be told from subscriptions.
 """
 
 import json
@@ -113,11 +115,12 @@ class PairPart(NamedTuple):
 
 
 class DatesPart(NamedTuple):
-    """An attribute that is compared with a date-time, a text that is a date, or a number. `array` is as in `TextPart`.
-    `function` is set if its sum, minimum or maximum is compared, with whatever constant."""
+    """An attribute that is compared with a date-time, a text that is a date, a number, or, by `=` or `in`, with another
+    text. `array` is as in `TextPart`. `function` is set if its sum, minimum or maximum is compared, with whatever
+    constant."""
 
     attribute: str
-    constant: Literal["date-time", "date", "number"]
+    constant: Literal["date-time", "date", "number", "text"]
     array: str = ""
     function: str = ""
 
@@ -210,7 +213,8 @@ def _parts_of(key: str, operands: Any) -> Iterator[Part]:
             for each in several:
                 yield from _operand(each, equal=key in ("=", "!=", "in"))
                 kind = _dated(each)
-                if kind is not None and isinstance(attribute, str) and (key not in EQUALS or kind != "date-time"):
+                other = "date-time" if key in EQUALS else "text"
+                if kind is not None and kind != other and isinstance(attribute, str):
                     yield DatesPart(attribute, kind)
             if isinstance(attribute, Mapping):
                 functions = (each for each in AGGREGATES if each in attribute and each != "count")
@@ -224,8 +228,8 @@ def _parts_of(key: str, operands: Any) -> Iterator[Part]:
 EQUALS = frozenset({"=", "!=", "in"})
 
 
-def _dated(operand: Any) -> Literal["date-time", "date", "number"] | None:
-    """Returns how a constant compares with an attribute that holds dates; None if it does not."""
+def _dated(operand: Any) -> Literal["date-time", "date", "number", "text"] | None:
+    """Returns how a constant compares with an attribute that holds dates, or `text` for another text."""
     match operand:
         case {"instant": str()}:
             return "date-time"
@@ -233,6 +237,8 @@ def _dated(operand: Any) -> Literal["date-time", "date", "number"] | None:
             return "date-time"
         case str() if parse_dates(operand, year=True) is not None:
             return "date"
+        case str():
+            return "text"
         case int() | float() if not isinstance(operand, bool):
             return "number"
         case _:
@@ -855,16 +861,23 @@ class Impact:
     def _judge_dates(self, part: DatesPart, change: Change) -> None:
         """Notes the effect of rule 26 of meaning 3: published dates are compared with date-times. If the attribute is
         declared to hold date-times, constants that are dates or numbers are compared with date-times, too. Of meaning
-        4: a sum of date-times and an aggregate of versions or addresses are plain numbers."""
+        4: a sum of date-times and an aggregate of versions or addresses are plain numbers. Of meaning 9: a text stays
+        one if its attribute is declared to hold concepts later."""
         if part.function:
             if self.before.meaning < 4 <= self.after.meaning and is_plain_number(
                 part.function, part.attribute, self.after, part.array
             ):
                 change.details["compared"] = f"its {part.function} as a plain number"
             return
+        scheme = self.after.attributes
+        if part.constant == "text":
+            declaration = scheme.declaration(scheme.declared_as(part.attribute, part.array))
+            is_concept = declaration is not None and declaration.kind == "concept"
+            if is_concept and self.before.meaning < 9 <= self.after.meaning:
+                change.details["compared"] = "texts, not the concepts with these labels"
+            return
         if self.before.meaning >= 3 or self.after.meaning < 3:
             return
-        scheme = self.after.attributes
         if part.constant == "date-time":
             change.details["compared"] = "dates as all the time that they last, not as texts"
         elif holds_instants(scheme.declared_as(part.attribute, part.array), self.after):

@@ -444,12 +444,12 @@ class _Resolver:
 
     def constant(self, name: str, constant: Constant) -> Constant:
         """Resolves an operand of `=`, `!=` or `in`. Terms are resolved; strings are too if the attribute holds concepts
-        (rule 9)."""
+        (rule 9). A stored string stays one, whatever was declared since (rule 14)."""
         value = constant.value
         declaration = self.declaration(name)
         if isinstance(value, Term):
             return replace(constant, value=self.instance(name, value) or self.term(name, value))
-        if isinstance(value, str) and declaration is not None and declaration.kind == "concept":
+        if isinstance(value, str) and not self.stored and declaration is not None and declaration.kind == "concept":
             term = Term(value, at=constant.at)
             return replace(constant, value=self.instance(name, term) or self.term(name, term, written=False))
         listed = enumeration_of(self.declared_as(name), self.vocabulary)

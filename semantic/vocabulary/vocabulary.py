@@ -186,7 +186,7 @@ def _shown(names: Sequence[str]) -> str:
     return ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
 
 
-MEANING = 8
+MEANING = 9
 """The version of the rules in docs/matching-semantics.md. It is increased whenever the same documents, subscriptions
 and events get another meaning. This changes the versions of all vocabularies, so nothing that was compiled,
 canonicalised or counted under the old rules is reused."""

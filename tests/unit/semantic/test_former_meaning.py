@@ -188,3 +188,19 @@ def test_former_vocabulary_reads_as_the_former_rules(vocabulary: Vocabulary) -> 
     assert former.concept("http://e/War") == former.concept("http://e/WarCrime")
     assert [former.iri(each) for each in former.resolve("disk").candidates] == ["http://e/Laptop"]
     assert {former.iri(each) for each in former.resolve("probe").candidates} == {"http://e/Sensor", "http://e/tag1"}
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ('made = "laptop"', ["made: compares texts, not the concepts with these labels"]),
+        ('some lines (made in ("laptop", "x"))', ["made: compares texts, not the concepts with these labels"]),
+        ('brand = "laptop" and made isa Laptop and made = <http://e/Laptop> and made > "a"', []),
+    ],
+)
+def test_rules_of_meaning_9_change_stored_texts_alone(vocabulary: Vocabulary, text: str, expected: list[str]) -> None:
+    """Rule 14, for who had the rules of meaning 8: `made` is declared to hold concepts later."""
+    tree = compile_expression(text, vocabulary).tree
+    later: dict[str, Any] = {"attributes": {"made": {"kind": "concept"}}}
+    report = impact_report(impact_of_rules(Vocabulary(vocabulary.ontologies, **later), later, [("s", tree)], former=8))
+    assert [each for listed in report["subscriptions"]["listed"] for each in listed["changes"]] == expected

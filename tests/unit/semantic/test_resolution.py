@@ -313,6 +313,15 @@ def test_resolve_stored_iri_that_is_gone_is_flagged_not_refused(vocabulary: Voca
     assert "<http://example.org/Tablet>" in to_text(moved.expression)
 
 
+def test_resolve_stored_text_stays_a_text_if_its_attribute_holds_concepts_later(vocabulary: Vocabulary) -> None:
+    """A stored subscription never looks at labels again (rule 14), also where the text names no concept."""
+    for text in ('other = "laptop"', 'other in ("laptop", "no such label")'):
+        stored = resolve(parse(text), vocabulary).expression
+        later = Vocabulary.from_bytes(TURTLE, format="turtle", attributes={"other": {"kind": "concept"}})
+        again = resolve(stored, later, stored=True)
+        assert (to_text(again.expression), again.kept, again.notes) == (text, stored, ())
+
+
 def test_resolve_misspelt_comparison_is_met_with_the_keyword(vocabulary: Vocabulary) -> None:
     """`x issa laptop` reads as a relation; who meant isa is told so."""
     (problem,) = problems("x issa laptop", vocabulary)

@@ -953,12 +953,12 @@ class Canonicaliser:
     def _read_string(self, name: str, published: str, unit: str | None, notes: list[Note]) -> Value:
         declaration = self._declaration(name)
         text, root = nfc(published), self._vocabulary.root_word(published)
+        concepts, also = self._read_term(name, published, text, root, notes)
         if is_number_in_text(declaration, published):
             number = float(published)
             if math.isfinite(number) and is_exact(published, number):
                 value = self._read_number(name, published, number, unit, notes)
-                return Value(published, text, root, number, amount=value.amount, dimension=value.dimension)
-        concepts, also = self._read_term(name, published, text, root, notes)
+                return replace(value, text=text, root_word=root, concepts=concepts, also=also)
         quantity = self._units.parse(published)
         dimension, amount = self._measure(name, quantity.value, quantity.unit, notes) if quantity else (None, None)
         seconds = parse_duration(published)

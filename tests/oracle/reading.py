@@ -439,24 +439,25 @@ def _read(name: str, value: Any, unit: str | None, world: World) -> Reading:
         moment = of_epoch(value) if declared.kind == "instant" else None
         return Reading(number=value, instant=moment, amount=measure(value, unit) if unit else None)
     text, root = unicodedata.normalize("NFC", value), world.root_word(value)
-    if declared.kind == "number" and re.fullmatch(rf"\s*{NUMBER}\s*", value) and _is_exact(value):
-        unit = unit or declared.unit
-        amount = measure(float(value), unit) if unit else None
-        return Reading(text, root, number=float(value), amount=amount)
     within = declared.code.get("in") if isinstance(declared.code, Mapping) else None
     coded = world.coded(within, text) if within else set()
     others = {found.expand(each["as"]) for each in declared.reads if (found := re.fullmatch(each["match"], text))}
     of_others = {iri for each in others for iri in world.meant(each, declared.range)}
     of_others |= {iri for each in others if within for iri in world.coded(within, each)}
+    concepts = frozenset(world.meant(text, declared.range) | coded | of_others)
+    also = frozenset({*map(world.root_word, others), *world.words(text)})
+    if declared.kind == "number" and re.fullmatch(rf"\s*{NUMBER}\s*", value) and _is_exact(value):
+        unit = unit or declared.unit
+        amount = measure(float(value), unit) if unit else None
+        return Reading(text, root, number=float(value), amount=amount, concepts=concepts, also=also)
     quantity = re.fullmatch(rf"\s*({NUMBER})\s+(\S+)\s*", value)
-    concepts = world.meant(text, declared.range)
     return Reading(
         text,
         root,
         instant=instant(value),
         amount=measure(float(quantity.group(1)), quantity.group(2)) if quantity else duration(value),
-        concepts=frozenset(concepts | coded | of_others),
-        also=frozenset({*map(world.root_word, others), *world.words(text)}),
+        concepts=concepts,
+        also=also,
         dates=dates(value, year=declared.kind == "instant" or isinstance(value, Year)),
         is_duration=duration(value) is not None,
     )

@@ -57,7 +57,9 @@ def advice_on_value(
         yield from advice_on_unit(name, stated, vocabulary, f"{written} {stated}" if is_number(written) else written)
     amounts = sorted(each.removeprefix(AMOUNT) for each in readings if each.startswith(AMOUNT))
     kind = None if declaration is None else declaration.kind
-    is_bare = value.number is not None and value.amount is None
+    measured = unit or (None if declaration is None else declaration.unit)
+    is_beyond = measured is not None and vocabulary.units.knows(measured)  # the amount is not one that a double holds
+    is_bare = value.number is not None and value.amount is None and not is_beyond
     if is_bare and amounts and "number" not in readings:
         beside = None if declaration is None else declaration.unit_from
         detail = (

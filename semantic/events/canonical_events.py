@@ -17,7 +17,7 @@ from typing import Any, Protocol
 
 from kindcast.index.clause import ConceptId
 from kindcast.semantic.conditions.predicates import values_of, why_no_aggregate
-from kindcast.semantic.errors import InvalidEvent, Problem, SemanticError
+from kindcast.semantic.errors import InvalidEvent, InvalidQuantity, Problem, SemanticError
 from kindcast.semantic.events.documents import MOST_SECONDS, DocumentReader, without_keywords
 from kindcast.semantic.events.linked_data.reader import GraphReader, is_graph, may_be_graph
 from kindcast.semantic.flatten import (
@@ -1027,6 +1027,10 @@ class Canonicaliser:
     def _measure(self, name: str, number: int | float, unit: str, notes: list[Note]) -> tuple[str | None, float | None]:
         try:
             measure = self._units.measure(number, unit)
+        except InvalidQuantity:
+            detail = f"{number} {unit} is not read as a quantity, because its amount exceeds the range of a double"
+            notes.append(Note("not-a-quantity", name, detail))
+            return None, None
         except SemanticError as problem:
             notes.append(Note("unknown-unit", name, str(problem)))
             return None, None

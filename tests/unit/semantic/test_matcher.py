@@ -530,6 +530,19 @@ def test_pairs_of_equal_values_take_no_memory() -> None:
         tracemalloc.stop()
 
 
+def test_matcher_amount_beyond_the_range_of_a_double_is_noted_as_such() -> None:
+    """Its unit is known, and declared or published, so no note may ask for one (rule 15)."""
+    declared = {"load": {"kind": "number", "unit": "t"}}
+    matcher = Matcher(Vocabulary.from_bytes(TURTLE, format="turtle", attributes=declared))
+    for text in ("load > 5 kg", "mass > 5 kg"):
+        matcher.add(text, text)
+    for data in ({"load": 1e308}, {"load": "1e308"}, {"mass": "1e308 t"}, {"mass": {"value": 1e308, "unit": "t"}}):
+        detail = "1e+308 t is not read as a quantity, because its amount exceeds the range of a double"
+        assert {(note.code, note.detail) for note in matcher.notes(data)} == {("not-a-quantity", detail)}
+        assert matcher.match(data) == []
+        assert [list(found) for found in matcher.match_batch([data])] == [[]]
+
+
 def test_a_bound_beyond_the_range_of_a_double_is_infinite(matcher: Matcher) -> None:
     """`load < 1e308` is written for "any load". The unit or the rates may be declared after the subscription."""
     asked = ["load < 1e308", "load between [-1e308, 1e308]", "load = 1e308", "load > -1e308 t", "fee < 1e308 USD"]

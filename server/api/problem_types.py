@@ -212,6 +212,10 @@ def title_of(code: str) -> str:
 
 
 MEDIA_TYPE = "application/problem+json"
+LONGEST_TEXT = 2_000
+MOST_LISTED = 1_000
+"""The maximum lengths of a text and of a list in a problem document. A request may have named something in a text of
+many MB."""
 RETRY_SECONDS = "1"
 """The Retry-After of answers while the store or the broker cannot accept requests."""
 
@@ -435,7 +439,19 @@ def as_document(problem: Problem) -> dict[str, Any]:
     }
     if problem.errors:
         document["errors"] = problem.errors
-    return document | problem.extensions
+    bounded: dict[str, Any] = _bounded(document | problem.extensions)
+    return bounded
+
+
+def _bounded(told: Any) -> Any:
+    """Returns a part of a problem document with texts and lists of bounded length."""
+    if isinstance(told, str):
+        return told if len(told) <= LONGEST_TEXT else told[: LONGEST_TEXT - 1] + "…"
+    if isinstance(told, Mapping):
+        return {_bounded(name): _bounded(each) for name, each in told.items()}
+    if isinstance(told, Sequence):
+        return [_bounded(each) for each in told[:MOST_LISTED]]
+    return told
 
 
 class Described:

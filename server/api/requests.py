@@ -32,6 +32,7 @@ from kindcast.server.worker_threads import Turns
 __all__ = [
     "CUT",
     "LARGE_BODY",
+    "MOST_ERRORS",
     "PRINTABLE",
     "SUBSCRIPTION_ID",
     "AppBroker",

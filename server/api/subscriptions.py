@@ -24,6 +24,7 @@ from kindcast.server.api.operators import AppLateMatching
 from kindcast.server.api.problem_types import Problem, as_document, problem_of
 from kindcast.server.api.requests import (
     CUT,
+    MOST_ERRORS,
     PRINTABLE,
     SUBSCRIPTION_ID,
     AppBroker,
@@ -103,6 +104,9 @@ SECRET_BYTES = 32
 
 MOST_GROWTH = 8
 """A JSON text is at most so many times as long after it was parsed and serialised again (`1e15`)."""
+
+MOST_HINTS = 3
+"""The maximum number of unknown members of a body for which a known name is looked for, because that takes time."""
 
 MAX_EXPRESSION = 65_536
 """The maximum number of characters of an expression as text."""
@@ -204,14 +208,17 @@ def read_body(model: type[Model], body: Mapping[str, Any]) -> Model:
     try:
         return model.model_validate(body)
     except ValidationError as error:
-        raise RequestValidationError([_placed(each, model) for each in error.errors(include_url=False)]) from None
+        listed = error.errors(include_url=False, include_input=False)[:MOST_ERRORS]
+        raise RequestValidationError(
+            [_placed(each, model, is_hinted=number < MOST_HINTS) for number, each in enumerate(listed)]
+        ) from None
 
 
-def _placed(found: Any, model: type[BaseModel]) -> dict[str, Any]:
-    """Returns an error of the validation with its place in the body. For an unknown member it adds the most similar
-    name."""
+def _placed(found: Any, model: type[BaseModel], *, is_hinted: bool) -> dict[str, Any]:
+    """Returns an error of the validation with its place in the body. `is_hinted`: for an unknown member it adds the
+    most similar name."""
     told = {**found, "loc": ("body", *found["loc"])}
-    if found["type"] == "extra_forbidden" and len(found["loc"]) == 1:
+    if is_hinted and found["type"] == "extra_forbidden" and len(found["loc"]) == 1:
         name, known = str(found["loc"][0])[:100], list(model.model_fields)
         near = get_close_matches(name, known, n=1) or [each for each in known if each.startswith(f"{name}_")]
         told["ctx"] = {"near": near[0]} if near else {}

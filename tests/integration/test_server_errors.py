@@ -402,3 +402,30 @@ def test_the_index_is_explained_after_a_subscription_was_deleted(tmp_path: Path)
         assert client.delete(f"/v1/subscriptions/{first['id']}", headers=ticket).status_code == 200
         told = client.post("/v1/explain?index=true", json={"event": {"a": 1}, "subscription": "a = 1"})
         assert (told.status_code, told.json()["index"]["clauses"]["found"]) == (200, 1)
+
+
+LONG = "x" * 100_000
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body"),
+    [
+        ("PUT", "/v1/attributes/a", {"kind": "concept", "range": LONG}),
+        ("PUT", "/v1/attributes/a", {f"{each}_of_mine": 1 for each in range(50_000)}),
+        ("PUT", "/v1/synonyms/a", {LONG: "x"}),
+        ("PUT", "/v1/schemas/a", {"properties": {"a": {"$ref": LONG}}}),
+        ("PUT", "/v1/aliases/a", {"iris": {LONG: "x"}}),
+        ("POST", "/v1/backtests", {"expression": "a = 1", "ontologies": {LONG: 1}}),
+        ("POST", "/v1/explain", {"subscription": f"a isa {LONG[:60_000]}", "event": {}}),
+        ("PUT", "/v1/contexts?url=http://example.org/c", {"@context": f"http://example.org/{LONG}"}),
+        ("PUT", "/v1/contexts?url=http://example.org/c", {"@context": [f"http://a/{each}" for each in range(3_000)]}),
+        ("POST", "/v1/subscriptions", {"expression": "a = 1"} | {f"expires_{each}": 1 for each in range(10_000)}),
+    ],
+)
+def test_an_error_does_not_repeat_long_input(client: httpx.Client, method: str, path: str, body: Any) -> None:
+    """A request of 15 MB was answered with an error of 28 MB."""
+    answer = client.request(method, path, json=body)
+    assert problem_code(answer)
+    assert answer.status_code < 500
+    assert len(answer.content) < 50_000
+    assert all(len(each["detail"]) <= 2_000 for each in [answer.json(), *answer.json().get("errors", ())])

@@ -239,6 +239,14 @@ class AccessControl:
             return time.time() < caller.expires_at
         return caller.key is None or self.ring.is_valid(caller.key)
 
+    def check_valid(self, caller: Caller) -> None:
+        """Raises `Problem` if the key, token or session of a caller has ended while its request was carried out."""
+        if self.is_valid(caller):
+            return
+        if caller.expires_at is not None:
+            raise Problem("token-wrong", "the token has expired meanwhile", headers=INVALID_TOKEN)
+        raise wrong_key()
+
     async def _subject(self, provider: IdentityProvider, token: str, headers: Headers) -> Caller:
         try:
             identity = await provider.identify(token)
@@ -559,7 +567,7 @@ class Gate:
             return
         access.usage.count(caller, requests=1)
 
-        ending = _EndsWithKey(scope, receive, send, access, caller) if _is_stream(scope) else None
+        ending = _EndsWithKey(scope, receive, send, access, caller) if _is_long(scope) else None
         receive, send = (receive, send) if ending is None else (ending.receive, ending.send)
 
         body = object()
@@ -621,13 +629,15 @@ class Gate:
 
 
 class _EndsWithKey:
-    """The connection of a stream. When its key or session ends, the client's side is closed, and the application sees
-    the same as when a client leaves. This is checked every `LOOK_SECONDS`."""
+    """The connection of a stream or an export. When its key, token or session ends, the client's side is closed, and
+    the application sees the same as when a client leaves. This is checked every `LOOK_SECONDS`. The answer of an export
+    breaks off, so that nobody takes it for whole."""
 
     def __init__(self, scope: Scope, receive: Receive, send: Send, access: AccessControl, caller: Caller) -> None:
         self._receive, self._send = receive, send
         self._access, self._caller = access, caller
         self._is_websocket = scope["type"] == "websocket"
+        self._is_export = scope["path"].endswith("/export")
         self._pending: asyncio.Future[Message] | None = None
         self._started = self._ended = False
 
@@ -651,7 +661,7 @@ class _EndsWithKey:
         self._ended = True
         if self._is_websocket:
             await self._send({"type": "websocket.close", "code": 1008, "reason": "the key is not valid any more"})
-        elif self._started:
+        elif self._started and not self._is_export:
             await self._send({"type": "http.response.body", "body": b"", "more_body": False})
 
     def close(self) -> None:
@@ -714,12 +724,11 @@ def only_default() -> Problem:
 
 
 def _check_part(scope: Scope, access: AccessControl, caller: Caller, body: object) -> None:
-    """Raises `Problem` if the limit of bytes is reached before this part of a body, or if the key has ended: a body may
-    take hours. Frames of a WebSocket are checked as requests."""
+    """Raises `Problem` if the limit of bytes is reached before this part of a body, or if the key or token has ended: a
+    body may take hours. Frames of a WebSocket are checked as requests."""
     if scope["type"] != "http":
         return
-    if caller.key is not None and not access.ring.is_valid(caller.key):
-        raise wrong_key()
+    access.check_valid(caller)
     try:
         for meter in caller.meters:
             meter.check_again("content-bytes", body)
@@ -727,10 +736,10 @@ def _check_part(scope: Scope, access: AccessControl, caller: Caller, body: objec
         raise problem_of(error) from None  # the framework answers other errors of a body that it reads with 400
 
 
-def _is_stream(scope: Scope) -> bool:
-    """Whether the answer may be endless."""
+def _is_long(scope: Scope) -> bool:
+    """Whether the answer may be endless, or as large as a table."""
     path: str = scope["path"]
-    return scope["type"] == "websocket" or path.endswith("/stream")
+    return scope["type"] == "websocket" or path.endswith(("/stream", "/export"))
 
 
 def entry_of(scope: Scope, caller: Caller | None, status: int, detail: str) -> AuditEntry:

@@ -17,7 +17,7 @@ from sqlalchemy import Connection, Row
 from starlette.requests import HTTPConnection
 from starlette.types import Receive, Scope, Send
 
-from kindcast.server.api.access import AccessControl, caller_of, services_of, wrong_key
+from kindcast.server.api.access import AccessControl, caller_of, services_of
 from kindcast.server.api.problem_types import Problem, as_document, problem_of, respond
 from kindcast.server.api.requests import (
     PRINTABLE,
@@ -133,8 +133,7 @@ async def pull_messages(
     pulled = pull(delivery, id, reader, after=after, limit=limit, wait=wait, turn=turn)
     page = await (unless_left(request, pulled) if wait > 0 else pulled)
     access: AccessControl = request.app.state.access
-    if not access.is_valid(caller):  # the key was revoked, or expired, while the request waited
-        raise wrong_key()
+    access.check_valid(caller)
     return Response(page, media_type="application/json")
 
 

@@ -403,6 +403,28 @@ def test_body_whose_key_was_revoked_meanwhile_is_refused(tmp_path: Path, method:
         assert client.get("/v1/ontologies", headers=admin).json()["ontologies"] == []
 
 
+def test_export_whose_key_is_revoked_breaks_off(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It does not end as if it were whole."""
+    read = SystemStore.audited
+
+    def without_end(store: SystemStore, **chosen: Any) -> list[dict[str, Any]]:
+        time.sleep(0.01)
+        return read(store, **chosen | {"after": 0})
+
+    monkeypatch.setattr(SystemStore, "audited", without_end)
+    with running_app(tmp_path) as address, httpx.Client(base_url=address, trust_env=False, timeout=30.0) as client:
+        admin = {"Authorization": f"Bearer {client.post('/v1/keys', json={'role': 'admin'}).json()['key']}"}
+        made = client.post("/v1/keys", json={"role": "auditor"}, headers=admin).json()
+        mine = {"Authorization": f"Bearer {made['key']}"}
+        with client.stream("GET", "/v1/audit/export", headers=mine) as export:
+            parts = export.iter_bytes()
+            assert next(parts)
+            assert httpx.delete(f"{address}/v1/keys/{made['id']}", headers=admin).status_code == 200
+            with pytest.raises(httpx.RemoteProtocolError):
+                for _ in parts:
+                    pass
+
+
 def _full(*_: object, **__: object) -> None:
     """What the store does if the disk is full."""
     raise StoreUnavailable

@@ -435,3 +435,17 @@ def test_malformed_key_of_the_provider_takes_no_other_key_away() -> None:
     good = {"kty": "EC", "kid": "a"}
     odd: list[Any] = [{"kty": ["RSA"]}, {"kty": {}}, {"kty": None}, {}, 7, None, "EC", {"kty": "EC", "use": ["sig"]}]
     assert identity_provider._usable([*odd, good]) == (good,)
+
+
+def test_body_whose_token_expires_meanwhile_is_refused(provider: Provider, tmp_path: Path) -> None:
+    """A body may arrive slowly, for hours."""
+    with running_app(tmp_path, **_settings(provider, oidc_leeway_seconds=0)) as address:
+        mine = _as(provider, "events", exp=int(time.time()) + 3) | {"Content-Type": "text/turtle"}
+
+        def parts() -> Iterator[bytes]:
+            yield b"<http://x.org/a> "
+            time.sleep(4.0)
+            yield b"<http://x.org/p> 1 ."
+
+        answer = httpx.post(f"{address}/v1/events", content=parts(), headers=mine, timeout=30.0)
+        assert (answer.status_code, problem_code(answer)) == (401, "token-wrong")

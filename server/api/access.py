@@ -186,22 +186,19 @@ class AccessControl:
         known = None if tenant is None else self.ring.tenants.get(tenant)
         return None if known is None else known.created_at
 
-    async def redeem(self, token: str, scope: Scope) -> Caller:
-        """Returns the caller who opens a stream with this token, which becomes invalid at all servers. A token that no
-        server made costs no look into the database. Raises `Problem`, `StoreUnavailable`."""
+    async def redeem(self, token: str, scope: Scope) -> tuple[Caller, StreamClaims]:
+        """Returns the caller who opens a stream with this token, and what to `use_up`. A token that no server made
+        costs no look into the database. Raises `Problem`, `StoreUnavailable`."""
         claims = self.stream_tokens.read(token, scope["path"])
-        if claims is not None:
-            caller = await self._holder(claims)
-            if (
-                caller is not None
-                and self.is_valid(caller)
-                and await anyio.to_thread.run_sync(self.store.use_token, claims.id, claims.until)
-            ):
-                return caller
-        detail = (
-            "this stream token is for another stream, already used, or expired after its minute: request a new token"
-        )
-        raise Problem("token-wrong", detail)
+        caller = None if claims is None else await self._holder(claims)
+        if claims is None or caller is None or not self.is_valid(caller):
+            raise wrong_stream_token()
+        return caller, claims
+
+    async def use_up(self, claims: StreamClaims) -> None:
+        """Makes a stream token invalid at all servers. Raises `Problem` if it was used before, `StoreUnavailable`."""
+        if not await anyio.to_thread.run_sync(self.store.use_token, claims.id, claims.until):
+            raise wrong_stream_token()
 
     async def _holder(self, claims: StreamClaims) -> Caller | None:
         """Returns the caller for whom a stream token was made; None if the key or the identity provider is gone."""
@@ -418,6 +415,12 @@ def wrong_key(detail: str = "this key is unknown, revoked or expired") -> Proble
     return Problem("key-wrong", detail, headers=INVALID_TOKEN)
 
 
+def wrong_stream_token() -> Problem:
+    """Returns the answer to an invalid stream token."""
+    detail = "this stream token is for another stream, already used, or expired after its minute: request a new token"
+    return Problem("token-wrong", detail)
+
+
 def _creations(tenants: Iterable[Tenant]) -> set[tuple[str, float]]:
     """Returns the names and times of creation of tenants, except of `default`, which exists before it has a row."""
     return {(each.name, each.created_at) for each in tenants if each.name != DEFAULT_TENANT}
@@ -507,17 +510,22 @@ class Gate:
         if access is None or not needs_key:
             await self._app(scope, receive, send)
             return
+        claims = None
         try:
-            opens = method in ("GET", "WEBSOCKET")  # HEAD and others must not use up the token
-            identified = access.redeem(token, scope) if token is not None and opens else access.identify(scope)
-            scope[CALLER] = caller = await identified
+            if token is not None and method in ("GET", "WEBSOCKET"):  # HEAD and others must not use up the token
+                caller, claims = await access.redeem(token, scope)
+            else:
+                caller = await access.identify(scope)
+            scope[CALLER] = caller
         except (Problem, ProviderUnavailable, StoreUnavailable) as error:
             holder = error.holder if isinstance(error, OtherTenant) else None
             await self._refuse(scope, receive, send, problem_of(error), access, holder)
             return
         try:
             self._admit(scope, caller, needs)
-        except (Problem, LimitReached) as error:
+            if claims is not None:  # a token whose stream a limit refuses can be used later
+                await access.use_up(claims)
+        except (Problem, LimitReached, StoreUnavailable) as error:
             await self._refuse(scope, receive, send, problem_of(error), access, caller)
             return
         for meter in caller.meters:  # at once: others ask while this one waits for its tenant to be opened

@@ -100,6 +100,24 @@ def test_token_is_not_used_by_a_method_that_opens_no_stream(keyed: Keyed, method
             assert stream.status_code == 200
 
 
+def test_token_whose_stream_a_limit_refuses_can_be_used_later(keyed: Keyed) -> None:
+    with keyed.client(keyed.admin) as client:
+        limited = client.post("/v1/keys", json={"role": "subscriber", "limits": {"connections": 1}}).json()
+    with keyed.client(limited["key"]) as client:
+        token = client.post(f"{keyed.path}/stream-tokens").raise_for_status().json()["token"]
+        address = f"{keyed.path}/stream?token={token}"
+        with client.stream("GET", f"{keyed.path}/stream") as first:
+            assert first.status_code == 200
+            refused = httpx.get(keyed.url + address)
+            assert (refused.status_code, problem_code(refused)) == (429, "limit-reached")
+
+    def opens() -> bool:
+        with keyed.client("") as client, client.stream("GET", address) as stream:
+            return stream.status_code == 200
+
+    until(opens)  # the server has noticed that the first stream ended
+
+
 def test_token_opens_a_websocket_and_the_cursor_is_obeyed(keyed: Keyed) -> None:
     for n in range(3):
         keyed.publish(n)

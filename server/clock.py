@@ -10,8 +10,9 @@ of CLOCK_BOOTTIME, so nothing ends early. A user who knows that the new time is 
 
 A clock that is set back is accepted at once: then everything ends later.
 
-Servers that share a database also compare their clocks with that of the database, so that one server with a wrong clock
-does not end the subscriptions of all. While the wall clock is ahead of it, time here is that of the database.
+Servers that share a database also compare their clocks with that of the database, so that they agree when something
+ends. While the wall clock is ahead of it or behind it, time here is that of the database. A jump of that clock is not
+believed either.
 """
 
 import logging
@@ -27,12 +28,12 @@ DRIFT = 0.01
 """The share of the time since the start by which the clocks may drift apart in small steps."""
 
 JUMPED = (
-    "the clock jumped ahead by {:,.0f} s: nothing expires and nothing is deleted until the clock is set back, or until"
-    " you confirm it with `kindcast clock confirm`"
+    "the clock{} jumped ahead by {:,.0f} s: nothing expires and nothing is deleted until the clock is set back, or"
+    " until you confirm it with `kindcast clock confirm`"
 )
-AHEAD = (
-    "the clock of this machine is {:,.0f} s ahead of the database's: this server uses the time of the database until"
-    " one of the clocks is set"
+DIFFERS = (
+    "the clock of this machine is {:,.0f} s {} the database's: this server uses the time of the database until one of"
+    " the clocks is set"
 )
 
 _log = logging.getLogger("kindcast.clock")
@@ -62,20 +63,23 @@ class Clock:
         self._wall = wall
         self._machine = machine
         self._lock = threading.Lock()
-        self._ahead = False
-        self._database: float | None = None
-        """The difference of the database's clock and the machine's clock; None without another clock."""
+        self._wrong = False
+        self._database: tuple[float, float] | None = None
+        """The least and the greatest difference of the database's clock and the machine's clock that its last answer
+        allows; None without another clock."""
         self.restart()
 
     def restart(self, offset: float | None = None) -> None:
-        """Accepts the present wall clock. With an `offset` from earlier since the machine started, accepts the wall
-        clock of that time."""
+        """Accepts the present wall clock, and that of the database if it is later. With an `offset` from earlier since
+        the machine started, accepts the wall clock of that time."""
         with self._lock:
             self._since = self._machine()
             self._offset = self._wall() - self._since
+            if self._database is not None:
+                self._offset = max(self._offset, self._database[0])
             if offset is not None:
                 self._offset = min(self._offset, offset)
-            self._ahead = False
+            self._wrong = False
 
     @property
     def offset(self) -> float:
@@ -88,31 +92,39 @@ class Clock:
         return self._machine()
 
     def compare(self, database: float, asked: float) -> None:
-        """Notes the time of the database, in seconds since 1970. It was asked for when `running` was `asked`, so a slow
-        answer makes the database's clock seem later, never earlier. Holds until the next call, or `compare_no_more`."""
-        self._database = database - asked
+        """Notes the time of the database, in seconds since 1970. It was asked for when `running` was `asked`, so it is
+        not known when within a slow answer. The first time is accepted. Holds until the next call, or
+        `compare_no_more`."""
+        first = self._database is None
+        self._database = database - self._machine(), database - asked
+        if first:
+            self.restart()
 
     def compare_no_more(self) -> None:
         """Forgets the time of the database."""
         self._database = None
 
     def now(self) -> float:
-        """Returns seconds since 1970, never far ahead of the time that has passed on the machine, or of the database's
-        clock."""
+        """Returns seconds since 1970, never far ahead of the time that has passed on the machine, and never far from
+        the database's clock, unless that one jumped."""
         return self._read()[0]
 
     def _read(self) -> tuple[float, str | None]:
         """Returns the time, and the problem of the wall clock in words, if any."""
         wall, machine, database = self._wall(), self._machine(), self._database  # which other threads may change
-        expected, trouble = machine + self._offset, None
-        if wall - expected > TOLERANCE_SECONDS + DRIFT * (machine - self._since):
-            trouble = JUMPED.format(wall - expected)
-        if database is not None and wall - (there := machine + database) > TOLERANCE_SECONDS:
-            expected = min(expected, there) if trouble is not None else there
-            trouble = AHEAD.format(wall - there)
-        if (trouble is not None) != self._ahead:
+        told, whose, trouble = wall, "", None
+        if database is not None:
+            least, most = machine + database[0], machine + database[1]
+            if wall - most > TOLERANCE_SECONDS:
+                told, whose, trouble = most, " of the database", DIFFERS.format(wall - most, "ahead of")
+            elif least - wall > TOLERANCE_SECONDS:
+                told, whose, trouble = least, " of the database", DIFFERS.format(least - wall, "behind")
+        expected = machine + self._offset
+        if told - expected > TOLERANCE_SECONDS + DRIFT * (machine - self._since):
+            told, trouble = expected, JUMPED.format(whose, told - expected)
+        if (trouble is not None) != self._wrong:
             self._tell(trouble)
-        return (wall, None) if trouble is None else (expected, trouble)
+        return told, trouble
 
     @property
     def trouble(self) -> str | None:
@@ -121,9 +133,9 @@ class Clock:
 
     def _tell(self, trouble: str | None) -> None:
         with self._lock:
-            if (trouble is not None) == self._ahead:
+            if (trouble is not None) == self._wrong:
                 return
-            self._ahead = trouble is not None
+            self._wrong = trouble is not None
         if trouble is not None:
             _log.error("%s", trouble)
         else:

@@ -105,6 +105,26 @@ def test_a_server_with_a_wrong_clock_ends_nothing(
         CLOCK.restart()
 
 
+def test_a_lifetime_from_a_server_whose_clock_is_behind_is_whole(
+    database: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The others do not end at once what it makes for an hour. It says that its clock is wrong."""
+    try:
+        monkeypatch.setattr(CLOCK, "_wall", lambda: time.time() - 864_000.0)
+        CLOCK.restart()
+        with running_application(tmp_path / "wrong", database=database) as client:
+            assert "s behind the database" in client.get("/readyz").json()["warning"]
+            mine = subscribe(client, "n = 1", ttl_seconds=3_600.0)
+        monkeypatch.undo()
+        CLOCK.restart()
+        with running_application(tmp_path / "right", database=database, sweep_seconds=0.01) as client:
+            assert publish(client, n=1) == 1
+            assert waiting(client, mine) == [{"n": 1}]
+    finally:
+        monkeypatch.undo()
+        CLOCK.restart()
+
+
 def test_a_data_folder_is_of_one_server(database: str, tmp_path: Path) -> None:
     """The second server is refused while the first runs, and not afterwards."""
     with running_application(tmp_path, database=database) as client:

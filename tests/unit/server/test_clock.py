@@ -81,6 +81,36 @@ def test_clock_ahead_of_the_database_is_not_believed() -> None:
     assert clock.now() == machine.wall - 2 * DAYS
 
 
+def test_clock_behind_the_database_is_not_believed() -> None:
+    """Other servers would end at once what this one makes for an hour. A slow answer is no difference here either."""
+    machine = Machine()
+    clock = machine.clock
+    clock.compare(machine.wall + 10 * DAYS, clock.running)
+    assert clock.now() == machine.wall + 10 * DAYS
+    assert "864,000 s behind the database" in (clock.trouble or "")
+    clock.restart()
+    assert clock.now() == machine.wall + 10 * DAYS
+    machine.pass_by(5.0)
+    machine.wall += 10 * DAYS
+    assert (clock.now(), clock.trouble) == (machine.wall, None)
+    asked = clock.running
+    machine.pass_by(100.0)
+    clock.compare(machine.wall, asked)
+    assert (clock.now(), clock.trouble) == (machine.wall, None)
+
+
+def test_jump_of_the_database_is_not_believed_until_confirmed() -> None:
+    machine = Machine()
+    clock = machine.clock
+    clock.compare(machine.wall, clock.running)
+    machine.pass_by(5.0)
+    clock.compare(machine.wall + 10 * DAYS, clock.running)
+    assert clock.now() == machine.wall
+    assert "the clock of the database jumped ahead by 864,000 s" in (clock.trouble or "")
+    clock.restart()
+    assert clock.now() == machine.wall + 10 * DAYS
+
+
 def test_times_after_the_year_9999_are_its_last_second() -> None:
     """Tokens of an identity provider may say so."""
     for at in (253_402_300_799.0, 253_402_300_799.9, 1_795_766_368_000.0, 1e300):

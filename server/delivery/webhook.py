@@ -25,7 +25,7 @@ import httpcore
 from standardwebhooks import Webhook
 
 from kindcast.server.clock import CLOCK
-from kindcast.server.security.egress import Connections, EarlyAnswer, SinkRefused, check_sink
+from kindcast.server.security.egress import Connections, EarlyAnswer, EndlessAnswer, SinkRefused, check_sink
 
 __all__ = ["Delivery", "Outcome", "WebhookSender", "causes", "check_protocol"]
 
@@ -422,4 +422,6 @@ def _network_words(error: Exception) -> str:
             return f"the TLS handshake failed: {cause.reason or 'unknown reason'}"
     if isinstance(error, httpcore.ConnectError | httpcore.ConnectTimeout):
         return "no connection to the sink"
+    if isinstance(error, EndlessAnswer):
+        return f"the answer of the sink has no status: {error}"
     return "the sink closed the connection"

@@ -49,7 +49,7 @@ from kindcast.semantic.operators import (
 from kindcast.server.clock import CLOCK
 from kindcast.server.errors import ServerError
 from kindcast.server.operators.registry import Entry, Event, Registration, Registry, missing
-from kindcast.server.security.egress import Connections, EarlyAnswer, Sink, SinkRefused, check_sink
+from kindcast.server.security.egress import Connections, EarlyAnswer, EndlessAnswer, Sink, SinkRefused, check_sink
 from kindcast.server.settings import Settings
 from kindcast.server.store.servers import CircuitState, claim_probe, find_circuits, store_circuit
 
@@ -317,6 +317,8 @@ def _in_words(error: Exception) -> str:
         return f"answers calls twice: {error}"
     if isinstance(error, httpcore.ConnectError | httpcore.ConnectTimeout):
         return f"cannot be reached: {type(error).__name__}"
+    if isinstance(error, EndlessAnswer):
+        return f"gave no whole answer: {error}"
     return f"broke off, or did not answer in HTTP: {type(error).__name__}"
 
 

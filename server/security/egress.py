@@ -33,6 +33,7 @@ import httpx
 __all__ = [
     "Connections",
     "EarlyAnswer",
+    "EndlessAnswer",
     "GuardedBackend",
     "Resolver",
     "Sink",
@@ -55,6 +56,8 @@ MAX_ANSWER_BYTES = 1 << 18
 MAX_INTERIM = 16
 """The maximum number of interim answers (1xx) to one request. Reading one takes longer than any other data of the same
 size."""
+BODILESS = (204, 304)
+"""The statuses whose answers have no body."""
 _INTERIM = re.compile(rb"HTTP/1\.[01] 1")
 MIN_READ_BYTES = 64
 """The minimum number of bytes for which each piece that is read is counted."""
@@ -257,6 +260,10 @@ class EarlyAnswer(httpcore.RemoteProtocolError):
     same connection twice. The connection is closed, because each of its answers would be that to another request."""
 
 
+class EndlessAnswer(httpcore.ReadError):
+    """Raised if an answer, with its interim answers, is too long."""
+
+
 class _BoundedStream(httpcore.AsyncNetworkStream):
     """A connection that limits the size of the answer to one request, including interim answers (1xx), of which HTTP
     allows any number."""
@@ -265,16 +272,23 @@ class _BoundedStream(httpcore.AsyncNetworkStream):
         self._stream = stream
         self._read = 0
         self._interim = 0
+        self._last = b""
 
     async def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
         if self._read > MAX_ANSWER_BYTES:
-            raise httpcore.ReadError("the answer is too long")
+            raise EndlessAnswer("the answer is too long")
         found = await self._stream.read(max_bytes, timeout)
         self._read += max(len(found), MIN_READ_BYTES)
         self._interim += len(_INTERIM.findall(found))
         if self._interim > MAX_INTERIM:
-            raise httpcore.ReadError("there are too many interim answers")
+            raise EndlessAnswer("there are too many interim answers (1xx)")
+        self._last = found
         return found
+
+    @property
+    def ends_with_head(self) -> bool:
+        """Whether nothing was read after the head of an answer."""
+        return self._last.endswith(b"\r\n\r\n")
 
     @property
     def has_read(self) -> bool:
@@ -383,17 +397,20 @@ class Connections:
     async def request(
         self, sink: Sink, method: str, headers: list[tuple[bytes, bytes]], body: bytes = b""
     ) -> AsyncIterator[httpcore.Response]:
-        """A context manager that sends a request and yields its answer. Raises the errors of httpcore, and
-        `EarlyAnswer`."""
+        """A context manager that sends a request and yields its answer. Raises the errors of httpcore, `EarlyAnswer`
+        and `EndlessAnswer`."""
         url = httpcore.URL(scheme=sink.scheme, host=sink.host, port=sink.port, target=sink.target)
         async with (
             self.to(sink.endpoint) as pool,
             pool.stream(method, url, headers=headers, content=body) as answer,
         ):
             stream = answer.extensions["network_stream"]
-            if isinstance(stream, _BoundedStream) and not stream.has_read:
+            assert isinstance(stream, _BoundedStream)
+            if not stream.has_read:
                 raise EarlyAnswer("the answer was sent before the request")
             yield answer
+            if answer.status in BODILESS and not (stream.ends_with_head and _has_no_body(answer)):
+                await stream.aclose()  # the next answer would begin with a body that HTTP does not allow
 
     async def close(self) -> None:
         """Closes all pools. No request may be running."""
@@ -418,6 +435,12 @@ class Connections:
             keepalive_expiry=KEEPALIVE_SECONDS,
             network_backend=self._network,
         )
+
+
+def _has_no_body(answer: httpcore.Response) -> bool:
+    """Whether the headers of an answer announce no body."""
+    told = {name.lower(): value for name, value in answer.headers}
+    return b"transfer-encoding" not in told and told.get(b"content-length", b"0").strip() == b"0"
 
 
 @cache

@@ -1,6 +1,7 @@
 """One webhook attempt against a real HTTP server."""
 
 import asyncio
+import contextlib
 import time
 from collections.abc import Iterator
 from contextlib import AsyncExitStack, suppress
@@ -189,6 +190,51 @@ def test_send_answer_to_an_earlier_message_is_not_the_answer_to_this_one() -> No
     assert second.detail == "the sink answers requests twice: the answer was sent before the request"
 
 
+@pytest.mark.parametrize(
+    "answer",
+    [
+        b"HTTP/1.1 204 No Content\r\nContent-Length: 2\r\n\r\nok",
+        b"HTTP/1.1 204 No Content\r\n\r\nok",
+        b"HTTP/1.1 204 No Content\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok",
+        b"HTTP/1.1 204 No Content\r\nContent-Length: 0\r\n\r\n",
+    ],
+    ids=["length", "bare", "chunked", "200", "empty"],
+)
+def test_send_after_a_body_that_must_not_be(answer: bytes, request: pytest.FixtureRequest) -> None:
+    """An answer with status 204 has no body. What a sink sends all the same is not the begin of its next answer."""
+    is_right = request.node.callspec.id in ("200", "empty")
+
+    async def scenario() -> tuple[list[Outcome], int]:
+        asked: list[asyncio.StreamWriter] = []
+
+        async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            asked.append(writer)
+            with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError):
+                while await reader.readuntil(BODY):
+                    writer.write(answer)
+            writer.close()
+
+        server = await asyncio.start_server(handle, "127.0.0.1", 0)
+        sender = WebhookSender(allow_private=True, timeout=5.0)
+        sink = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/"
+        message = Delivery(sink=sink, secret=SECRET, message_id="msg_s1_7", body=BODY)
+        async with server:
+            found = []
+            for _ in range(3):
+                found.append(await sender.send(message))
+                while sender.under_way:
+                    await asyncio.sleep(0.01)
+            await sender.close()
+            for each in asked:
+                await each.wait_closed()
+        return found, len(asked)
+
+    outcomes, connections = asyncio.run(scenario())
+    assert [each.kind for each in outcomes] == ["delivered"] * 3, outcomes[1].detail
+    assert connections == (1 if is_right else 3)
+
+
 def test_send_endless_answer_counts_by_its_status() -> None:
     """The status decides: a success whose body never ends is a success, and is not read for ever."""
     head = b"HTTP/1.1 200 OK\r\nContent-Length: 100000000\r\n\r\n"
@@ -294,8 +340,10 @@ def test_send_slow_body_does_not_hold_the_slot() -> None:
 @pytest.mark.parametrize("piece", [b"HTTP/1.1 103 Early Hints\r\n\r\n", b"X-More: and more\r\n"], ids=["1xx", "header"])
 def test_send_answer_that_never_comes_to_its_status_ends(piece: bytes) -> None:
     """Interim answers and headers are bounded in bytes, not only in time."""
-    head = b"" if piece.startswith(b"HTTP") else b"HTTP/1.1 200 OK\r\n"
-    assert answer_endlessly(head, piece * 500).kind == "failed"
+    is_interim = piece.startswith(b"HTTP")
+    outcome = answer_endlessly(b"" if is_interim else b"HTTP/1.1 200 OK\r\n", piece * 500)
+    assert outcome.kind == "failed"
+    assert ("too many interim answers (1xx)" in outcome.detail) == is_interim
 
 
 @pytest.mark.parametrize(

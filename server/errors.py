@@ -122,14 +122,14 @@ class StoreDamaged(StoreUnavailable):
 
 
 class HiddenAttribute(ServerError):
-    """The request uses values that the role may not see. `names`: the hidden attributes, and operators, because they
-    see all attributes."""
+    """The request uses values that the role, `whose`, may not see. `names`: the hidden attributes, and operators,
+    because they see all attributes."""
 
-    def __init__(self, names: Sequence[str]) -> None:
+    def __init__(self, names: Sequence[str], whose: str = "this role") -> None:
         self.names = list(names)
         told = ", ".join(repr(each[:100]) for each in self.names[:10])
         super().__init__(
-            f"this uses {told}: declarations of attributes (readable_by, matchable_by) hide these values from this role"
+            f"this uses {told}: declarations of attributes (readable_by, matchable_by) hide these values from {whose}"
         )
 
 

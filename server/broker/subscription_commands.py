@@ -300,7 +300,7 @@ def renew(
     values: dict[str, Any] = {"expires_at": expires_at}
     over = live.status == "expired" or live.expires_at <= group.now
     if over:
-        check_visible(group.state.vocabulary.view_of_roles(roles_of(row.created_by)), row.tree)
+        _check_creator(group, row, roles_of)
     live = _move_end(group, live, expires_at, sweeper, watch=over)
     if row.status == "expired" and row.status_reason != subscriptions.NOT_RENEWED:
         set_status(group, live, "paused")
@@ -336,11 +336,20 @@ def resume(
     """
     row, live = _owned(group, id, ticket, tags)
     _refuse_expired(group, live)
-    check_visible(group.state.vocabulary.view_of_roles(roles_of(row.created_by)), row.tree)
+    _check_creator(group, row, roles_of)
     noted = _revive(group, live, row)
     again = {"status": "active", "status_reason": None, "consecutive_errors": 0, "next_attempt_at": None}
     subscriptions.change(group.connection, live.number, **again, **noted)
     return _row(group, id)
+
+
+CREATOR = "the role of the key that made the subscription (a revoked key has none)"
+
+
+def _check_creator(group: Group, row: Row[Any], roles_of: RolesOf) -> None:
+    """Raises `HiddenAttribute` if the creator of a subscription may not match any more, whoever asks."""
+    if hidden := hidden_in(group.state.vocabulary.view_of_roles(roles_of(row.created_by)), row.tree):
+        raise HiddenAttribute(hidden, CREATOR)
 
 
 def redrive(group: Group, id: str, ticket: Claim | str | None) -> tuple[Row[Any], int]:
@@ -466,7 +475,7 @@ def pause_hidden(group: Group, roles_of: RolesOf) -> int:
         view = vocabulary.view_of_roles(roles_of(row.created_by))
         if hidden := hidden_in(view, row.tree):
             set_status(group, group.state.live_subscriptions[row.id], "paused")
-            reason = f"paused by a declaration: {HiddenAttribute(hidden)}"
+            reason = f"paused by a declaration: {HiddenAttribute(hidden, CREATOR)}"
             subscriptions.change(group.connection, row.number, status="paused", status_reason=reason)
             group.touched.add(row.number)
             found += 1

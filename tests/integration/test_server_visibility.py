@@ -273,6 +273,9 @@ def test_a_webhook_says_why_it_stops_when_its_key_is_revoked(tmp_path: Path) -> 
         assert shown["pending"] == 1
         assert len(receiver.wait_for("/goes-on", 2)) == 2
         assert len(receiver.requests("/stops")) == 1
+        refused = client.post(f"{path}/resume", headers=admin)
+        assert problem_code(refused) == "hidden-attribute"
+        assert "from the role of the key that made the subscription" in refused.json()["detail"]
 
 
 def test_publisher_cannot_test_guesses_about_the_event_of_another_one(teams: dict[str, Team]) -> None:

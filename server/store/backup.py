@@ -175,7 +175,7 @@ def _copy_sqlite(source: Path, target: Path, *, without: Collection[str] = ()) -
     if not source.is_file() or not source.stat().st_size:
         raise StoreUnreadable(f"there is no database {source}")
     source.open("rb").close()  # SQLite would not say why it cannot
-    address = reading_uri(source)
+    address, seen = reading_uri(source), Witness(path_of(source)).read()  # which is read first, because commits go on
     os.close(os.open(target, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
     try:
         with (
@@ -183,10 +183,17 @@ def _copy_sqlite(source: Path, target: Path, *, without: Collection[str] = ()) -
             closing(sqlite3.connect(target)) as writing,
         ):
             reading.backup(writing)
-            if address != reading_uri(source):
-                raise StoreInUse(f"a server of {source} has started or stopped meanwhile: make the backup again")
+            if "immutable" in address and address != reading_uri(source):
+                raise StoreInUse(f"a server of {source} has started meanwhile: make the backup again")
             writing.execute("PRAGMA secure_delete=ON")
             there = {name for (name,) in writing.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")}
+            if seen is not None:
+                (commits,) = writing.execute("SELECT commits FROM ledger").fetchone() if ledger.name in there else (0,)
+                if commits < seen.commits:
+                    raise StoreUnreadable(
+                        f"{source} lacks the newest {seen.commits - commits:,} commits: put its write-ahead log back, "
+                        f"or see what is left with kindcast repair"
+                    )
             for name in there.intersection(without):
                 writing.execute(f"DELETE FROM {name}")
             writing.commit()

@@ -301,11 +301,14 @@ def unchanged(database: Path) -> str:
 
 
 def reading_uri(database: Path) -> str:
-    """Returns the URI with which SQLite only reads a database, also while a server runs. Without a write-ahead log no
-    server runs, and SQLite would make one: if it may not, as on a read-only mount, it is told that nobody changes the
-    database."""
-    stays = not Path(f"{database}-wal").exists() and not os.access(database.absolute().parent, os.W_OK)
-    return f"{database.absolute().as_uri()}?mode=ro{'&immutable=1' if stays else ''}"
+    """Returns the URI with which SQLite reads a database, also while a server runs. Without a write-ahead log no server
+    runs, and SQLite makes one: only a connection that may write removes it at its end. If SQLite may not make one, as
+    on a read-only mount, it is told that nobody changes the database."""
+    if Path(f"{database}-wal").exists():
+        how = "mode=ro"
+    else:
+        how = "mode=rw" if os.access(database.absolute().parent, os.W_OK) else "mode=ro&immutable=1"
+    return f"{database.absolute().as_uri()}?{how}"
 
 
 def examine(database: Path) -> dict[str, Any]:

@@ -377,6 +377,34 @@ def test_check_says_that_the_write_ahead_log_is_missing(tmp_path: Path, kindcast
     assert "none of its 12 commits: put its write-ahead log back, kindcast.db-wal" in " ".join(told.err.split())
 
 
+@pytest.mark.parametrize("tenant", [False, True])
+def test_backup_without_the_newest_commits_is_not_made(tmp_path: Path, kindcast: Kindcast, tenant: bool) -> None:
+    """A restore would begin with a witness of its own, and nobody would notice what is missing."""
+    data = tmp_path / "data"
+    with running_application(data) as client:
+        publish(client, n=1)
+    database = data / "kindcast.db"
+    if tenant:
+        (data / "tenants" / "one").mkdir(parents=True)
+        database = Path(shutil.copy(database, data / "tenants" / "one"))
+    write_witness(database, 1_000)
+    told = kindcast("backup", str(tmp_path / "copied"), "--data", str(data))
+    assert told.status == 1
+    assert f"{database} lacks the newest" in " ".join(told.err.split())
+    assert [each.name for each in tmp_path.iterdir()] == ["data"]
+
+
+def test_commands_leave_no_files_in_the_folder_of_a_stopped_server(tmp_path: Path, kindcast: Kindcast) -> None:
+    data = tmp_path / "data"
+    with running_application(data) as client:
+        client.post("/v1/keys", json={"role": "admin"}).raise_for_status()
+    before = sorted(data.iterdir())
+    assert not [each for each in before if each.name.endswith(("-shm", "-wal"))]
+    for arguments in (("check",), ("backup", str(tmp_path / "copied")), ("repair",), ("doctor",)):
+        told = kindcast(*arguments, "--data", str(data))
+        assert sorted(data.iterdir()) == before, told.err
+
+
 @pytest.mark.parametrize("name", ["50%25", "a?b", "a#b"])
 def test_folder_may_have_any_name(tmp_path: Path, kindcast: Kindcast, name: str) -> None:
     """Characters that mean something else in the URL of a database are characters of the name."""

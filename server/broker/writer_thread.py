@@ -127,7 +127,12 @@ class BrokerThread:
         return self._thread.is_alive()
 
     def start(self) -> None:
-        self._thread.start()
+        """Raises `StoreUnavailable` if the machine allows no further thread."""
+        try:
+            self._thread.start()
+        except RuntimeError as error:
+            self._connection.close()
+            raise StoreUnavailable("no further thread can be started now: try again") from error
 
     def submit(self, command: Command) -> None:
         """Appends a command to the queue. May be called in any thread. Raises `StoreUnavailable` if the thread has

@@ -494,6 +494,28 @@ def test_a_tenant_whose_files_cannot_be_opened_is_answered(tmp_path: Path) -> No
         assert client.post("/v1/events", json={"a": 1}, headers=headers).status_code == 202
 
 
+def test_a_tenant_is_opened_when_threads_start_again(
+    where: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As when the machine, or a limit of the service, allows no further thread."""
+    begin, few = threading.Thread.start, threading.Event()
+
+    def start(self: threading.Thread) -> None:
+        if few.is_set() and self.name == "kindcast-broker":
+            raise RuntimeError("can't start new thread")
+        begin(self)
+
+    monkeypatch.setattr(threading.Thread, "start", start)
+    with running_application(tmp_path, **where) as client:
+        headers = Keyed(client).key("admin", tenant="shop")
+        few.set()
+        for _ in range(2):
+            answer = client.post("/v1/events", json={"a": 1}, headers=headers)
+            assert (answer.status_code, problem_code(answer)) == (503, "store-unavailable"), answer.text
+        few.clear()
+        assert client.post("/v1/events", json={"a": 1}, headers=headers).status_code == 202
+
+
 def test_a_tenant_that_fails_unexpectedly_while_it_opens_is_answered_as_others(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -309,6 +309,10 @@ def create_with(group: Group, backfill: Backfill, create: Callable[[Group], Row[
     backfill.feed(list_whole_events(group.connection, after=backfill.through, limit=BACKFILL_PAGE))
     if backfill.through < last_sequence(group.connection):
         raise Outdated
+    found = [sequence for sequence, _ in (*backfill.matched, *backfill.undecided)]
+    there = pending_store.matched_before(group.connection, found)  # the retention has deleted the others
+    backfill.matched = [each for each in backfill.matched if each[0] in there]
+    backfill.undecided = [each for each in backfill.undecided if each[0] in there]
     row = create(group)
     _store_matches(group, row.number, backfill.matched)
     _store_undecided(group, row.number, backfill.undecided)
@@ -324,21 +328,18 @@ def _store_matches(group: Group, number: int, matched: Sequence[tuple[int, str |
 
     group.on_undo(undo)
     state.last_accepted_at = max(group.now, state.last_accepted_at)
-    there = pending_store.matched_before(connection, [event for event, _ in matched])  # others were deleted
-    kept = [(event, bindings) for event, bindings in matched if event in there]
     first = state.sequence + 1
-    state.sequence += len(kept)
-    places = [(first + index, event, 1) for index, (event, _) in enumerate(kept)]
+    state.sequence += len(matched)
+    places = [(first + index, event, 1) for index, (event, _) in enumerate(matched)]
     newly = pending_store.note_late(connection, places, state.last_accepted_at)
     insert_matches(
-        connection, [packed(first + index, event, {number: told}) for index, (event, told) in enumerate(kept)]
+        connection, [packed(first + index, event, {number: told}) for index, (event, told) in enumerate(matched)]
     )
-    group.totals.update(matches=len(kept), matched=newly)
-    retract_late(group, {event: [number] for event, _ in kept})
+    group.totals.update(matches=len(matched), matched=newly)
+    retract_late(group, {event: [number] for event, _ in matched})
 
 
 def _store_undecided(group: Group, number: int, undecided: Sequence[tuple[int, Failure]]) -> None:
-    there = pending_store.matched_before(group.connection, [event for event, _ in undecided])
     rows: list[pending_store.ParkedRow] = [
         {
             "event": event,
@@ -351,7 +352,6 @@ def _store_undecided(group: Group, number: int, undecided: Sequence[tuple[int, F
             "next_try_at": group.now,
         }
         for event, failure in undecided
-        if event in there
     ]
     if rows:
         keep_parked_vocabulary(group)

@@ -67,6 +67,23 @@ def test_events_of_an_earlier_version_that_checked_less_are_read(
     assert (result["matched"], result["unreadable"]) == (1, 0)
 
 
+def test_events_that_the_retention_deletes_meanwhile_are_not_counted(
+    client: httpx.Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between the reading of the stored events and the storing of the matches."""
+    for n in range(5):
+        publish(client, n=n)
+
+    def create(group: Group, *rest: Any) -> Any:
+        events.discard_before(group.connection, 4)
+        return late_matches.create_with(group, *rest)
+
+    monkeypatch.setattr(broker, "create_with", create)
+    made = subscribe(client, "n >= 0", start_at="2020-01-01T00:00:00Z")
+    assert waiting(client, made) == [{"n": 3}, {"n": 4}]
+    assert made["backfill"]["matched"] == 2
+
+
 def test_past_events_come_as_if_it_had_been_there(tmp_path: Path, store: dict[str, Any]) -> None:
     """From each start the same messages as a subscription got that was there all the time; then the new ones; also
     after a restart."""

@@ -266,16 +266,25 @@ def _format_of(path: str) -> Format | None:
 
 def check_links(root: str) -> None:
     """Raises `NoArchive` for a broken link, because Arrow silently skips broken links, and for a link to what the
-    archive has anyway: its events would be read twice, or without end."""
-    for folder, folders, names in os.walk(root):
-        for path in (posixpath.join(folder, name) for name in [*folders, *names]):
-            if not os.path.islink(path):
-                continue
+    archive has anyway: its events would be read twice, or without end. Also looks into the folders that links name."""
+    known, waiting = [os.path.realpath(root)], [root]
+    while waiting:
+        for path in _links_below(waiting.pop()):
             if not os.path.exists(path):
                 raise NoArchive(UNOPENABLE.format(path))
             target = os.path.realpath(path)
-            if not _is_left_out(posixpath.relpath(path, root)) and _is_in(os.path.realpath(root), target):
+            if _is_left_out(posixpath.relpath(path, root)):
+                continue
+            if any(_is_in(each, target) for each in known):
                 raise NoArchive(TWICE_PROBLEM.format(path, target))
+            if os.path.isdir(target):
+                known.append(target)
+                waiting.append(path)
+
+
+def _links_below(top: str) -> Iterator[str]:
+    for folder, folders, names in os.walk(top):
+        yield from filter(os.path.islink, (posixpath.join(folder, name) for name in [*folders, *names]))
 
 
 def _is_in(root: str, path: str) -> bool:

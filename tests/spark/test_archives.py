@@ -798,6 +798,19 @@ def test_link_to_what_the_archive_has_is_refused(tmp_path: Path, link: str) -> N
     assert "read twice: remove the link" in split.problem
 
 
+@pytest.mark.parametrize("second", ["outside/loop", "outside/other/loop", "archive/outside"])
+def test_links_outside_the_archive_that_lead_to_the_same_folder_again_are_refused(tmp_path: Path, second: str) -> None:
+    """Arrow and Spark followed two links in a circle without end, although the circle is outside the archive."""
+    (tmp_path / "archive").mkdir()
+    (tmp_path / "outside" / "other").mkdir(parents=True)
+    (tmp_path / "outside" / "a.ndjson").write_text('{"a": 1}\n', encoding="utf-8")
+    (tmp_path / "archive" / "more").symlink_to(tmp_path / "outside")
+    assert [split.name for split in splits_of(str(tmp_path / "archive"))] == ["more/a.ndjson"]
+    (tmp_path / second).symlink_to(tmp_path / "outside")
+    with pytest.raises(NoArchive, match=r"is a link to .*outside, whose events would be read twice: remove the link"):
+        splits_of(str(tmp_path / "archive"))
+
+
 def test_file_that_cannot_be_opened_is_an_error_and_not_a_line_of_the_quarantine(tmp_path: Path) -> None:
     """A link that leads nowhere, and a file that is gone when its split is read: the error names it."""
     (tmp_path / "good.ndjson").write_text('{"a": 1}\n', encoding="utf-8")

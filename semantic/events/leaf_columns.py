@@ -99,16 +99,18 @@ def coded(column: Any) -> CodedCells | None:
 
 def coded_texts(column: Any) -> CodedCells | None:
     """Returns the texts of an Arrow column, a numpy array or a list in encoded form, however often they repeat. Cells
-    that are not texts become empty. None if the column has another type."""
+    that are not texts in JSON become empty. None if there is no text."""
     if hasattr(column, "null_count"):
-        return _encoded(column, None)
-    if isinstance(column, np.ndarray):
-        if column.ndim != 1 or column.dtype.kind not in "OU":
-            return None
-        column = column.tolist()
+        found = _encoded(column, None)
+        if found is not None:
+            return found
+        column = cells_of(column)
+    elif isinstance(column, np.ndarray) and column.dtype.kind in "biuf":
+        return None
     distinct: dict[Any, int] = {}
-    codes = [distinct.setdefault(cell, len(distinct)) if isinstance(cell, str) else -1 for cell in column]
-    return CodedCells(list(distinct), np.array(codes, dtype=np.int32))
+    texts = map(as_json, column)
+    codes = [distinct.setdefault(text, len(distinct)) if isinstance(text, str) else -1 for text in texts]
+    return CodedCells(list(distinct), np.array(codes, dtype=np.int32)) if distinct else None
 
 
 def _encoded(column: Any, most: int | None) -> CodedCells | None:
@@ -459,7 +461,7 @@ class Shredder:
                 self.leaves.append(Leaf(f"{name}.value", numbers, place.rows, units))
 
     def _leaf(self, name: str, cells: Cells, place: Place) -> None:
-        if name == "@type" and isinstance(cells, CodedCells | list):
+        if name == "@type":
             self._types(cells, place)
         if not self._wanted(name):
             return
@@ -471,11 +473,11 @@ class Shredder:
                 units = found if place.owners is None else found.take(place.owners)
         self.leaves.append(Leaf(name, cells, place.rows, units))
 
-    def _types(self, cells: CodedCells | list[Any], place: Place) -> None:
+    def _types(self, cells: Cells, place: Place) -> None:
         """Adds texts under `@type` as values of `ce.type` too (rule 1)."""
         if self._wanted("ce.type"):
-            if isinstance(cells, list):
-                cells = [cell if isinstance(cell, str) else None for cell in cells]
+            if not isinstance(cells, CodedCells):
+                cells = [text if isinstance(text, str) else None for text in map(as_json, cells)]
             elif False in cells.distinct:
                 return
             self.leaves.append(Leaf("ce.type", cells, place.rows))
@@ -502,9 +504,9 @@ class Columns:
         """See `Around`."""
         found: CodedCells | None = None
         for name, column in self.members.items():
-            if chosen(name):
-                texts = coded_texts(column)
-                found = texts if found is None or texts is None else found.or_else(texts)
+            texts = coded_texts(column) if chosen(name) else None
+            if texts is not None:
+                found = texts if found is None else found.or_else(texts)
         return found
 
 

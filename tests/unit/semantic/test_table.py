@@ -1,5 +1,6 @@
 """Tables of events: read column by column where that is enough, with the same matches as row by row."""
 
+from datetime import UTC, date, datetime, time
 from itertools import pairwise
 from typing import Any
 
@@ -237,3 +238,55 @@ def test_table_has_durations_beyond_those_of_python() -> None:
     rows = {"took": texts, "each": [[text] for text in texts], "in": [{"took": text} for text in texts]}
     assert names(matcher.match_table(table)) == by_rows(matcher, rows)
     assert by_rows(matcher, rows) == [["each > PT1H", "in.took > PT1H", "took > PT1H"], [], [], []]
+
+
+UNITS: dict[str, Any] = {
+    "views": pa.array(["degF", "degC", None], pa.string_view()),
+    "codes of views": pa.DictionaryArray.from_arrays(pa.array([0, 1, None], pa.int8()), pa.array(["degF", "degC"])),
+    "dates": pa.array([date(2026, 1, 31), None, None]),
+    "times": pa.array([datetime(2026, 1, 31, tzinfo=UTC), None, None]),
+    "clock": [time(8, 30), None, None],
+    "numpy": np.array(["2026-01-31", "NaT", "NaT"], dtype="datetime64[D]"),
+    "numbers": pa.array([1, 2, None]),
+    "lists": pa.array([["degF"], [], None]),
+}
+
+
+@pytest.mark.parametrize("kind", UNITS)
+def test_table_has_the_units_beside_its_numbers_whatever_the_type_of_their_column(kind: str) -> None:
+    """Of columns that Arrow does not call strings, and columns without texts in front of one with texts."""
+    declared = {"temp": {"kind": "number", "unit": "degC", "unit_from": "unit"}, "unit": {"labels": {"de": "Einheit"}}}
+    matcher = Matcher(Vocabulary.from_bytes(TREE, format="turtle", attributes=declared))
+    for text in ("temp > 60 degC", "temp > 60 degF", "not temp > 60 degC", "temp > 60"):
+        matcher.add(text, text)
+    units = UNITS[kind]
+    cells = units.to_pylist() if isinstance(units, pa.Array) else list(units)
+    rows: dict[str, list[Any]] = {"temp": [70.0, 70.0, 70.0], "unit": cells}
+    assert names(matcher.match_table({**rows, "unit": units})) == by_rows(matcher, rows)
+    more: dict[str, list[Any]] = {**rows, "Einheit": [1, 2, 3]}
+    assert names(matcher.match_table({**rows, "unit": units, "Einheit": pa.array([1, 2, 3])})) == by_rows(matcher, more)
+    inside = pa.StructArray.from_arrays([pa.array(rows["temp"]), pa.array(units)], ["value", "unit"])
+    matcher.add("quantity", "load > 60 degF")
+    rows = {"load": inside.to_pylist()}
+    assert names(matcher.match_table({"load": inside})) == by_rows(matcher, rows)
+
+
+@pytest.mark.parametrize(
+    "types",
+    [
+        pa.array([date(2026, 1, 31), None]),
+        pa.array([datetime(2026, 1, 31, tzinfo=UTC), None]),
+        np.array(["2026-01-31", "NaT"], dtype="datetime64[D]"),
+        np.array([1.0, np.nan]),
+        [date(2026, 1, 31), None],
+        pa.array(["2026-01-31", None], pa.string_view()),
+    ],
+)
+def test_table_with_dates_under_type_has_them_as_types_as_its_rows_do(types: Any) -> None:
+    """They were values of `@type` only."""
+    matcher = Matcher(Vocabulary())
+    for text in ('ce.type = "2026-01-31"', "ce.type exists", "`@type` exists"):
+        matcher.add(text, text)
+    cells = types.to_pylist() if isinstance(types, pa.Array) else list(types)
+    rows: dict[str, list[Any]] = {"@type": [None if cell != cell else cell for cell in cells]}
+    assert names(matcher.match_table({"@type": types})) == by_rows(matcher, rows)

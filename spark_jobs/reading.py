@@ -117,6 +117,7 @@ OTHER_COMMAS = {";": "semicolons", "\t": "tabs"}
 """What some programs write between the columns of CSV, instead of commas."""
 UNOPENABLE = "{} cannot be opened as a file: remove it from the archive"
 TWICE_PROBLEM = "{} is a link to {}, whose events would be read twice: remove the link"
+REPLACED = "{} was replaced after the job had listed the files of the archive"
 PATTERN = re.compile(r"[*?\[{]")
 """Where the pattern begins in a path of Spark that names several folders."""
 SPARK_S3 = frozenset({"s3a", "s3n"})
@@ -149,9 +150,14 @@ class Split:
         return self.name.lower().endswith(".gz")
 
     def open(self) -> Any:
-        """Opens the file for random access. Raises `OSError`, which names the file."""
+        """Opens the file for random access. Raises `OSError`, which names the file, and `JobFailed` if it is another
+        file now. A text file may have grown."""
         system, path = file_system(self.path)
-        return system.open_input_file(path)
+        file = system.open_input_file(path)
+        size, listed = file.size(), int(self.stamp.partition("-")[0] or 0)
+        if size < listed or (self.format == "parquet" and size > listed):
+            raise JobFailed(REPLACED.format(self.name))
+        return file
 
 
 def file_system(place: str) -> tuple[Any, str]:

@@ -826,6 +826,31 @@ def test_file_that_cannot_be_opened_is_an_error_and_not_a_line_of_the_quarantine
             list(read_split(split, AS_IT_STANDS))
 
 
+@pytest.mark.parametrize("name", ["a.ndjson", "a.jsonl.gz", "a.csv", "a.parquet"])
+def test_file_that_is_replaced_after_it_was_listed_is_an_error_that_says_so(tmp_path: Path, name: str) -> None:
+    """Parts of the old and the new file were matched, or the error was one of Arrow. Lines may be added meanwhile."""
+
+    def write(rows: int) -> None:
+        events = [{"kind": f"kind {number}"} for number in range(rows)]
+        lines = "".join(json.dumps(each) + "\n" for each in events)
+        if name == "a.parquet":
+            pq.write_table(pa.Table.from_pylist(events), tmp_path / name)
+        else:
+            (tmp_path / name).write_bytes(gzip.compress(lines.encode()) if name.endswith(".gz") else lines.encode())
+
+    write(500)
+    (split,) = splits_of(str(tmp_path))
+    write(100)
+    with pytest.raises(JobFailed, match=f"{name} was replaced after the job had listed"):
+        list(read_split(split, AS_IT_STANDS))
+    write(900)
+    if name == "a.parquet":
+        with pytest.raises(JobFailed, match=f"{name} was replaced after the job had listed"):
+            list(read_split(split, AS_IT_STANDS))
+    else:
+        assert sum(len(found) for found in read_split(split, AS_IT_STANDS) if isinstance(found, EventBatch)) >= 499
+
+
 def test_relative_places_and_uris_of_files_are_found_from_any_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -133,6 +133,7 @@ def _parser() -> argparse.ArgumentParser:
         command.add_argument(
             "--relations", default="", metavar="NAMES", help="relations to keep as hierarchies, separated by commas"
         )
+        command.add_argument("--reason", default="none", choices=("none", "rdfs", "owl"), help="what to infer")
         command.add_argument(
             "--declarations",
             type=Path,
@@ -365,6 +366,7 @@ def _inputs(given: argparse.Namespace) -> "Inputs":
     return Inputs(
         ontologies=tuple(given.ontology),
         relations=_names(given.relations),
+        reason=given.reason,
         declarations=given.declarations,
         subscriptions=given.subscriptions,
         folder=given.inputs,

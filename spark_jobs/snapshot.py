@@ -34,7 +34,7 @@ from kindcast.semantic import CanonicalEvent, Event, InvalidEvent, InvalidSubscr
 from kindcast.semantic.errors import SemanticError, UnusableMatcher
 from kindcast.semantic.events import Canonicaliser, correction_key, correction_of
 from kindcast.semantic.matching import MatchTable, saved_trees
-from kindcast.semantic.ontology import Ontology, decode, encode, read_several
+from kindcast.semantic.ontology import Ontology, Reason, decode, encode, read_several
 from kindcast.semantic.operators import load_operators
 from kindcast.semantic.operators.builtin import builtin_operators, operators_of_documents
 from kindcast.semantic.vocabulary import MEANING, arguments_of
@@ -352,6 +352,7 @@ class Inputs:
 
     ontologies: tuple[Path, ...] = ()
     relations: tuple[str, ...] = ()
+    reason: Reason = "none"
     declarations: Path | None = None
     subscriptions: Path | None = None
     folder: Path | None = None
@@ -363,7 +364,7 @@ class Inputs:
         if self.folder is not None:
             files += sorted(self.folder.iterdir())
         told = [(str(path), path.stat().st_size, path.stat().st_mtime_ns) for path in files if path is not None]
-        return hashlib.sha256(repr((MEANING, told, self.relations, self.shards)).encode()).hexdigest()[:16]
+        return hashlib.sha256(repr((MEANING, told, self.relations, self.reason, self.shards)).encode()).hexdigest()[:16]
 
     def snapshot(self, below: Path) -> Snapshot:
         """Returns the snapshot of these inputs. It has its own folder in `below` and is written if it does not exist.
@@ -395,7 +396,7 @@ class Inputs:
             if self.folder is not None:
                 return [decode(path.read_bytes(), older=True) for path in sorted(self.folder.glob("*.records"))]
             documents = [(path.name, path.read_bytes()) for path in self.ontologies]
-            return list(read_several(documents, limits=None, reason="none", relations=self.relations))
+            return list(read_several(documents, limits=None, reason=self.reason, relations=self.relations))
         except OSError as error:
             raise JobFailed(f"an ontology cannot be read: {error}") from error
         except SemanticError as error:

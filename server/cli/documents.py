@@ -10,6 +10,7 @@ import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
+from enum import Enum
 from io import TextIOWrapper
 from pathlib import Path
 from stat import S_IMODE
@@ -59,6 +60,22 @@ RelationsOption = Annotated[
             "Relations that subscriptions may follow, separated by commas: part_of,hasPoint; transitive for all "
             "transitive relations."
         ),
+    ),
+]
+
+
+class Reasoning(Enum):
+    """The reasoning that is applied to a document."""
+
+    NONE = "none"
+    RDFS = "rdfs"
+    OWL = "owl"
+
+
+ReasonOption = Annotated[
+    Reasoning,
+    typer.Option(
+        "--reason", help="What to infer: nothing, what RDFS entails, or what an OWL 2 reasoner finds (needs Java)."
     ),
 ]
 OutputOption = Annotated[

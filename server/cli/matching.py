@@ -14,6 +14,7 @@ from kindcast.server.cli import output
 from kindcast.server.cli.completion import expressions, ontology_files
 from kindcast.server.cli.connection import DEFAULT_SERVER, JsonOption, connected
 from kindcast.server.cli.documents import (
+    Reasoning,
     RelationsOption,
     file_at,
     json_file,
@@ -286,6 +287,12 @@ def backtest(
         list[str] | None,
         typer.Option("--ontology", metavar="FILE", autocompletion=ontology_files, help="With --archive: an ontology."),
     ] = None,
+    relations: Annotated[
+        str, typer.Option(metavar="NAMES", help="With --archive: relations, as for kindcast spark match.")
+    ] = "",
+    reason: Annotated[
+        Reasoning, typer.Option(help="With --archive: what to infer, as for kindcast spark match.")
+    ] = Reasoning.NONE,
     time_from: Annotated[
         str | None,
         typer.Option("--time", metavar="NAME", help="With --archive: the member that holds the time of plain JSON."),
@@ -302,7 +309,8 @@ def backtest(
 ) -> None:
     """Show how often an expression would have matched stored events: on which days, with samples, and how many events
     each part of it excludes."""
-    of_archive = {"--time": time_from, "--numbers": numbers, "--declarations": declarations}
+    of_archive = {"--time": time_from, "--numbers": numbers, "--declarations": declarations, "--relations": relations}
+    of_archive["--reason"] = reason.value if reason is not Reasoning.NONE else None
     _refuse({"--since": since, "--until": until, "--version": version}, archive is not None, "cannot be used with")
     _refuse({"--ontology": ontology, **of_archive}, archive is None, "needs")
     if archive is not None:

@@ -7,7 +7,6 @@ import re
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -19,7 +18,7 @@ from kindcast.semantic.ontology import syntax_of_extension
 from kindcast.server.cli import output
 from kindcast.server.cli.completion import concepts, ontologies, ontology_files
 from kindcast.server.cli.connection import DEFAULT_SERVER, JsonOption, ServerOption, connected
-from kindcast.server.cli.documents import RelationsOption, listed, read_ontology
+from kindcast.server.cli.documents import Reasoning, ReasonOption, RelationsOption, listed, read_ontology
 from kindcast.server.cli.output import CommandFailed, group, page
 from kindcast.server.client import ProblemError
 
@@ -121,14 +120,6 @@ def _bar(name: str) -> Iterator["Progress"]:
 commands = group("ontology", "Check, load and list ontologies, and choose their versions.")
 
 
-class Reasoning(Enum):
-    """The reasoning that is applied to a document."""
-
-    NONE = "none"
-    RDFS = "rdfs"
-    OWL = "owl"
-
-
 FileArgument = Annotated[
     str, typer.Argument(metavar="FILE", autocompletion=ontology_files, help="RDF in any syntax, OWL, OBO or SSSOM.")
 ]
@@ -138,10 +129,6 @@ NameArgument = Annotated[
 FormatOption = Annotated[
     str | None,
     typer.Option("--format", metavar="NAME", help="turtle, xml, json-ld, obo, ofn, owx ….  [recognised from the file]"),
-]
-ReasonOption = Annotated[
-    Reasoning,
-    typer.Option(help="What to infer: nothing, what RDFS entails, or what an OWL 2 reasoner finds (needs Java)."),
 ]
 REPORTED = (
     *("concepts", "individuals", "edges", "inferred", "roots", "max_depth", "multi_parent", "synonyms", "merged"),

@@ -27,7 +27,7 @@ import typer
 from kindcast.server.cli import output
 from kindcast.server.cli.completion import ontology_files
 from kindcast.server.cli.connection import JsonOption, connected, credentials
-from kindcast.server.cli.documents import file_at, ontology_path
+from kindcast.server.cli.documents import Reasoning, ReasonOption, file_at, ontology_path
 from kindcast.server.cli.output import CommandFailed, group, page
 from kindcast.server.client import ProblemError, UnexpectedAnswer
 
@@ -456,6 +456,7 @@ def normalise(
     data: Data = None,
     ontology: Ontology = None,
     relations: Relations = "",
+    reason: ReasonOption = Reasoning.NONE,
     declarations: Declarations = None,
     time: Time = None,
     numbers: Numbers = "",
@@ -463,7 +464,7 @@ def normalise(
     json: JsonOption = False,
 ) -> None:
     """Turn raw archives into canonical events; report what changed and why, and the unknown terms."""
-    files = _files(ontology, relations, declarations, None)
+    files = _files(ontology, relations, reason, declarations, None)
     with _inputs(server, data, files) as inputs:
         _show(run_job(["normalise", *inputs, *_given(archive, output, time, numbers, master)]), json, time)
 
@@ -478,6 +479,7 @@ def match(
     data: Data = None,
     ontology: Ontology = None,
     relations: Relations = "",
+    reason: ReasonOption = Reasoning.NONE,
     declarations: Declarations = None,
     subscriptions: Subscriptions = None,
     explode: Explode = False,
@@ -490,7 +492,7 @@ def match(
     json: JsonOption = False,
 ) -> None:
     """Match archives against all subscriptions; write Parquet by day. Run it again to continue, or after a change."""
-    files = _files(ontology, relations, declarations, subscriptions)
+    files = _files(ontology, relations, reason, declarations, subscriptions)
     with _inputs(server, data, files) as inputs:
         flags = [*_flags(explode, matched_only, shards), *(["--distinct"] if distinct else [])]
         _show(run_job(["match", *inputs, *flags, *_given(archive, output, time, numbers, master)]), json, time)
@@ -504,6 +506,7 @@ def learn(
     data: Data = None,
     ontology: Ontology = None,
     relations: Relations = "",
+    reason: ReasonOption = Reasoning.NONE,
     declarations: Declarations = None,
     subscriptions: Subscriptions = None,
     time: Time = None,
@@ -512,7 +515,7 @@ def learn(
     json: JsonOption = False,
 ) -> None:
     """Measure how often predicates hold, alone and together, which values occur, and how that changes day by day."""
-    files = _files(ontology, relations, declarations, subscriptions)
+    files = _files(ontology, relations, reason, declarations, subscriptions)
     with _inputs(server, data, files) as inputs:
         _show(run_job(["learn", *inputs, *_given(archive, output, time, numbers, master)]), json)
 
@@ -529,6 +532,7 @@ def stream(
     data: Data = None,
     ontology: Ontology = None,
     relations: Relations = "",
+    reason: ReasonOption = Reasoning.NONE,
     declarations: Declarations = None,
     subscriptions: Subscriptions = None,
     source: Annotated[
@@ -568,7 +572,7 @@ def stream(
 ) -> None:
     """Match a stream against all subscriptions until interrupted. Changes on the server take effect with the next
     micro-batch. With --deliver the matches go into the queues of a server, each once."""
-    files = _files(ontology, relations, declarations, subscriptions)
+    files = _files(ontology, relations, reason, declarations, subscriptions)
     options = [part for each in option or [] for part in ("--option", each)]
     with _inputs(server, data, files, refresh=True) as inputs:
         told = ["--source", source, "--window", window, "--every", str(every), *options, *(["--once"] if once else [])]
@@ -594,9 +598,14 @@ def _flags(explode: bool, matched_only: bool, shards: int | None) -> list[str]:
 
 
 def _files(
-    ontology: list[str] | None, relations: str, declarations: str | None, subscriptions: str | None
+    ontology: list[str] | None,
+    relations: str,
+    reason: Reasoning,
+    declarations: str | None,
+    subscriptions: str | None,
 ) -> list[str]:
     options = {"--relations": relations, "--declarations": declarations, "--subscriptions": subscriptions}
+    options["--reason"] = reason.value if reason is not Reasoning.NONE else None
     for path in (declarations, subscriptions):
         if path is not None:
             file_at(path, "Give the path of a file on this machine.")

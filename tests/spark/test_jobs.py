@@ -413,6 +413,37 @@ def test_backtest_of_csv_reads_numbers_with_their_declarations(
     assert (report["matched"], report["events"]) == (1, 2)
 
 
+@pytest.mark.usefixtures("jobs_in_this_process")
+def test_jobs_reason_and_keep_relations_if_they_are_asked_to(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Spark jobs had no option for reasoning, and backtests of archives none for relations."""
+    archive, asked, ontology = (tmp_path / name for name in ("in.ndjson", "asked.ndjson", "t.ttl"))
+    archive.write_text('{"kind": "Piston"}\n{"kind": "Wheel"}\n', encoding="utf-8")
+    asked.write_text('{"id": "s", "expression": "kind isa Part"}\n', encoding="utf-8")
+    ontology.write_text(
+        "@prefix : <http://example.org/> . @prefix owl: <http://www.w3.org/2002/07/owl#> ."
+        "@prefix rdfs: <http://www.w3.org/2000/01/rdf-schema#> . @prefix skos: <http://www.w3.org/2004/02/skos/core#> ."
+        ":under rdfs:subPropertyOf skos:broader . :Part a skos:Concept . :Piston a skos:Concept ; :under :Part ."
+        ":Wheel a owl:Class ; rdfs:subClassOf [ owl:onProperty :partOf ; owl:someValuesFrom :Car ] ."
+        ":Car a owl:Class . :partOf a owl:ObjectProperty .",
+        encoding="utf-8",
+    )
+    places = ["--archive", str(archive), "--ontology", str(ontology), "--json"]
+
+    def matched(*arguments: str) -> int:
+        with pytest.raises(SystemExit) as ended:
+            main([*arguments, *places])
+        assert ended.value.code == 0
+        told = json.loads(capsys.readouterr().out)
+        return int(told["matches" if "spark" in arguments else "matched"])
+
+    match = ("spark", "match", "--subscriptions", str(asked), "--output", str(tmp_path / "out"))
+    assert (matched(*match), matched(*match, "--reason", "rdfs")) == (0, 1)
+    assert (matched("backtest", "kind isa Part"), matched("backtest", "kind isa Part", "--reason", "rdfs")) == (0, 1)
+    assert matched("backtest", "kind partOf Car", "--relations", "partOf") == 1
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [

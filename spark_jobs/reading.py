@@ -408,14 +408,15 @@ def _line_after(file: Any, position: int, size: int) -> int:
 def _of_parquet(whole: Split, size: int, sizes: SplitSizes) -> Iterator[Split]:
     with whole.open() as file:
         try:
-            footer = pq.read_metadata(file)
+            stored = pq.ParquetFile(file)
         except (pa.ArrowException, OSError) as error:
             yield replace(whole, problem=f"this is not readable Parquet: {error}")
             return
-    if problem := _twice_in(footer.schema.to_arrow_schema()):
+        footer, columns = stored.metadata, stored.schema_arrow
+    if problem := _twice_in(columns):
         yield replace(whole, problem=problem)
         return
-    lost = [each for column in footer.schema.to_arrow_schema() for each in _bytes_in(column)]
+    lost = [each for column in columns for each in _bytes_in(column)]
     left_out = LEFT_OUT.format(", ".join(lost)) if lost else ""
     start, rows, first = 0, 0, 1
     for group in range(footer.num_row_groups):

@@ -11,6 +11,7 @@ from decimal import Decimal
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import numpy as np
 import pyarrow as pa
@@ -809,6 +810,17 @@ def test_links_outside_the_archive_that_lead_to_the_same_folder_again_are_refuse
     (tmp_path / second).symlink_to(tmp_path / "outside")
     with pytest.raises(NoArchive, match=r"is a link to .*outside, whose events would be read twice: remove the link"):
         splits_of(str(tmp_path / "archive"))
+
+
+@pytest.mark.parametrize("store_schema", [True, False])
+def test_uuids_of_parquet_are_texts_whoever_wrote_them(tmp_path: Path, store_schema: bool) -> None:
+    """Without a schema of Arrow in the file, the quarantine said that the column was left out, although it was read."""
+    id = UUID("0b0d5c1e-7c57-4f0f-9c1e-3a5d2f6f1a10")
+    column = pa.ExtensionArray.from_storage(pa.uuid(), pa.array([id.bytes], pa.binary(16)))
+    within = pa.StructArray.from_arrays([column], ["id"])
+    pq.write_table(pa.table({"id": column, "in": within}), tmp_path / "a.parquet", store_schema=store_schema)
+    events, bad = read_all(tmp_path)
+    assert ([data for _, _, data in events], bad) == ([{"id": str(id), "in": {"id": str(id)}}], [])
 
 
 def test_file_that_cannot_be_opened_is_an_error_and_not_a_line_of_the_quarantine(tmp_path: Path) -> None:

@@ -54,7 +54,7 @@ from kindcast.server.errors import SinkMissing, SubscriptionGone
 from kindcast.server.security.keys import TICKET_HEADER, Claim, check_ticket
 from kindcast.server.security.permissions import Reader
 from kindcast.server.store.deliveries import DeadLetter, list_dead
-from kindcast.server.store.events import read_attempts
+from kindcast.server.store.events import last_sequence, read_attempts
 
 __all__ = ["dead_letter_router", "live_router", "router"]
 
@@ -396,6 +396,9 @@ def _parsed(cursor: str | None) -> tuple[int, int]:
 
 live_router = APIRouter(prefix="/v1", tags=["events"])
 
+LOOKED_AT = 10_000
+"""The number of events among which those of one source are searched."""
+
 
 async def _live_tail(request: Request) -> LiveTail:
     tail: LiveTail = services_of(request).tail
@@ -423,8 +426,18 @@ async def watch_events(
 
 
 @live_router.get("/events/recent", summary="The newest events")
-async def recent(broker: AppBroker, caller: AppCaller, limit: Annotated[int, Query(ge=1, le=200)] = 50) -> Response:
-    """Lists the newest events, newest first, with the subscriptions that got them, in the form of the stream."""
-    wanted, vocabulary = Filter(None, caller.sees_payloads, caller.roles), broker.vocabulary
-    rows = await broker.read(lambda connection: Look(connection, vocabulary).newest(wanted, limit))
-    return answer({"events": rows[::-1]})
+async def recent(
+    broker: AppBroker,
+    caller: AppCaller,
+    source: Annotated[str | None, Query(max_length=2_048, description="Only events of this source.")] = None,
+    limit: Annotated[int, Query(ge=1, le=200)] = 50,
+) -> Response:
+    """Lists the newest events, newest first, with the subscriptions that got them, in the form of the stream. With
+    `source`, they are those among the newest 10,000 events."""
+    wanted, vocabulary = Filter(source, caller.sees_payloads, caller.roles), broker.vocabulary
+
+    def read(connection: Connection) -> list[msgspec.Raw]:
+        after = 0 if source is None else last_sequence(connection) - LOOKED_AT
+        return Look(connection, vocabulary, after).newest(wanted, limit)
+
+    return answer({"events": (await broker.read(read))[::-1]})

@@ -16,7 +16,7 @@ from sqlalchemy import Connection
 
 from kindcast.semantic.shipped_vocabularies import shipped
 from kindcast.server import observation
-from kindcast.server.api import concepts
+from kindcast.server.api import concepts, deliveries
 from kindcast.server.app import create_app
 from kindcast.server.console import CONTENT_SECURITY_POLICY
 from kindcast.server.metrics import ENCODED, History
@@ -386,6 +386,20 @@ def test_recent_events_name_their_subscriptions(client: httpx.Client) -> None:
     first = client.get("/v1/events/recent?limit=100").json()["events"][-1]
     assert (first["sequence"], first["matched"], len(first["subscriptions"])) == (1, 1, 1)
     assert first["event"]["data"] == {"target": "台式机", "price": "310 USD"}
+
+
+def test_newest_events_of_a_quiet_source_are_found_behind_those_of_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Live shows them for its filter. They are among the newest events, so that a reader costs no scan of all."""
+    with running_application(tmp_path) as client:
+        client.post("/v1/events", json={"quiet": 1}, headers={"ce-source": "urn:quiet"}).raise_for_status()
+        for number in range(4):
+            client.post("/v1/events", json={"loud": number}).raise_for_status()
+        told = client.get("/v1/events/recent?source=urn:quiet&limit=3").json()["events"]
+        assert [each["event"]["data"] for each in told] == [{"quiet": 1}]
+        monkeypatch.setattr(deliveries, "LOOKED_AT", 4)
+        assert client.get("/v1/events/recent?source=urn:quiet&limit=3").json()["events"] == []
 
 
 def test_series_measures_rates_between_two_samples(tmp_path: Path) -> None:

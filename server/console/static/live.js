@@ -43,7 +43,7 @@ export async function page(rest, parameters) {
   const fresh = (some) => { const there = new Set([...seen, ...held].map((each) => each.sequence)); return some.filter((each) => !there.has(each.sequence)); };
   // What was accepted before the stream began, or while the page was hidden or the server away.
   function add(some) {
-    const missed = fresh(some.filter(ofSource));
+    const missed = fresh(some);
     const together = (all) => [...all, ...missed].sort((one, other) => other.sequence - one.sequence).slice(0, ROWS);
     if (paused && seen.length) held = together(held); else seen = together(seen);
     draw();
@@ -55,7 +55,7 @@ export async function page(rest, parameters) {
     if (followed.value) {
       stream = events(`subscriptions/${followed.value}/stream`, "match", (message) => take([{ sequence: Number(message.sequence ?? message.cursor), source: message.event.source, type: message.event.type, matched: 1, retracts: message.retracted?.sequence, event: message.event }]), (last) => stored(followed.value, last));
     } else if (may("see-events")) {
-      const connected = stream = events("events/stream?" + query({ source: source.value }), "events", (message) => take(fresh(message.events), message.skipped), undefined, () => recent().then((some) => { if (stream === connected) add(some); }));
+      const connected = stream = events("events/stream?" + query({ source: source.value }), "events", (message) => take(fresh(message.events), message.skipped), undefined, () => recent(source.value).then((some) => { if (stream === connected) add(some); }));
     }
     draw();
   }
@@ -86,8 +86,8 @@ export async function page(rest, parameters) {
 // The cursor to go on from: `last`, or the oldest that is still stored. Throws if the subscription is gone.
 const stored = (id, last) => get(`subscriptions/${id}/events?` + query({ limit: 1, after: last })).then(() => last, (error) => { if (error.document?.oldest == null) throw error; return error.document.oldest; });
 
-async function recent() {
-  const series = await get("events/recent?limit=" + ROWS).catch(() => ({ events: [] }));
+async function recent(source) {
+  const series = await get("events/recent?" + query({ limit: ROWS, source })).catch(() => ({ events: [] }));
   return series.events;
 }
 

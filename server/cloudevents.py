@@ -531,7 +531,6 @@ class EventReader:
                 members = {"data": _rdf_text(body)}
             else:
                 members = _opaque(media_type, body)
-                notes = (_NO_ATTRIBUTES,)
             return self._made(context, members, notes, enveloped=enveloped)
         except (MalformedJson, InvalidEvent) as error:
             return _kept(error)
@@ -544,19 +543,16 @@ class EventReader:
             raise InvalidEvent([Problem("no-object", "an event is a JSON object", at_member(""))])
         context = checked_context({name: member for name, member in value.items() if name not in _RESERVED}, most=most)
         members: dict[str, Any] = {}
-        notes: tuple[Note, ...] = ()
         media_type = str(context.get("datacontenttype", "")).partition(";")[0].strip().lower()
         if value.get("data_base64") is not None:
             if value.get("data") is not None:
                 raise InvalidEvent(
                     [Problem("two-data", "an event must not have both data and data_base64", at_member("data_base64"))]
                 )
-            members, notes = _from_base64(value["data_base64"], media_type)
+            members = _from_base64(value["data_base64"], media_type)
         elif "data" in value:
             members = {"data": value["data"]}
-            if media_type and not _is_json(media_type) and media_type not in RDF_TYPES:
-                notes = (_NO_ATTRIBUTES,) if not isinstance(value["data"], str) else ()
-        return self._made(context, members, notes, data_at="/data")
+        return self._made(context, members, data_at="/data")
 
     def _from_data(self, data: Any, plain: _Plain, notes: tuple[Note, ...] = (), id: str | None = None) -> DecodedEvent:
         """Makes an event from plain data, like `_made` but faster. Without `id` it gets a new one."""
@@ -588,7 +584,7 @@ class EventReader:
         self,
         context: dict[str, Any],
         members: Mapping[str, Any],
-        notes: tuple[Note, ...],
+        notes: tuple[Note, ...] = (),
         *,
         enveloped: bool = True,
         data_at: str = "",
@@ -611,7 +607,7 @@ class EventReader:
             event=Event(members.get("data"), context),
             id_is_ours=ours,
             enveloped=enveloped and not ours,
-            notes=notes,
+            notes=(*notes, _NO_ATTRIBUTES) if "data_base64" in members else notes,  # the matcher gets no data
             data_at=data_at,
         )
 
@@ -676,20 +672,20 @@ def _opaque(media_type: str, body: bytes) -> dict[str, Any]:
     return {"data_base64": b64encode(body).decode("ascii")}
 
 
-def _from_base64(encoded: Any, media_type: str) -> tuple[dict[str, Any], tuple[Note, ...]]:
+def _from_base64(encoded: Any, media_type: str) -> dict[str, Any]:
     """Returns `data_base64` unchanged. JSON and RDF inside it become `data`."""
     try:
         raw = b64decode(encoded, validate=True)
     except (ValueError, TypeError):
         raise InvalidEvent([Problem("bad-base64", "data_base64 is not base64", at_member("data_base64"))]) from None
     if media_type in RDF_TYPES:
-        return {"data": _rdf_text(raw)}, ()
+        return {"data": _rdf_text(raw)}
     if media_type and _is_json(media_type):
         try:
-            return {"data": decode(raw)}, ()
+            return {"data": decode(raw)}
         except MalformedJson as error:
             raise InvalidEvent([Problem(error.code, str(error), at_member("data_base64"))]) from None
-    return {"data_base64": encoded}, (_NO_ATTRIBUTES,)
+    return {"data_base64": encoded}
 
 
 def _too_deep() -> InvalidEvent:

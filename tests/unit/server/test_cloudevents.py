@@ -116,14 +116,21 @@ def test_null_as_data_base64_is_no_data() -> None:
 
 
 def test_binary_text_and_bytes_are_kept_as_they_are() -> None:
-    """Text stays text, other content becomes base64; neither has attributes, which a note says."""
+    """Text stays text, other content becomes base64. Neither has attributes. The matcher, which gets the text, says so
+    for text, and the reader for base64."""
     text = one("text/plain", "grün", ce_id="1")
     assert json.loads(text.body)["data"] == "grün"
     assert text.event.data == "grün"
     raw = one("application/octet-stream", b"\x00\xff", ce_id="1")
     assert base64.b64decode(json.loads(raw.body)["data_base64"]) == b"\x00\xff"
     assert raw.event.data is None
-    assert [note.code for note in (*text.notes, *raw.notes)] == ["no-attributes", "no-attributes"]
+    assert (text.notes, [note.code for note in raw.notes]) == ((), ["no-attributes"])
+
+
+def test_object_of_another_media_type_has_its_attributes() -> None:
+    """They are matched, so no note says that only context attributes can match."""
+    said = one(STRUCTURED, EVENT | {"datacontenttype": "text/plain", "data": {"a": 1}})
+    assert (said.event.data, said.notes) == ({"a": 1}, ())
 
 
 def test_binary_without_body_has_no_data() -> None:

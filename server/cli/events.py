@@ -151,7 +151,7 @@ def _send(client: "Client", lines: list[Line], context: dict[str, str], tally: T
     good: list[tuple[int, dict[str, Any]]] = []
     for line in lines:
         if line.event is None:
-            _refuse(tally, line.number, line.problem)
+            _refuse(tally, line.number, CommandFailed(line.problem), json)
         else:
             good.append((line.number, line.event))
     if good:
@@ -170,7 +170,7 @@ def _send_good(
         if error.status != TOO_LARGE:
             raise
         if len(events) == 1:
-            _refuse(tally, events[0][0], error.detail or error.title)
+            _refuse(tally, events[0][0], error, json)
             return
         half = len(events) // 2
     else:
@@ -178,7 +178,7 @@ def _send_good(
         tally.last = events[-1][0]
         tally.refused += len(events) - int(answer["accepted"] or 0) - _count_of_published(answer["duplicates"])
         for refusal in answer["rejected"]:
-            output.show(ProblemError.of(refusal["problem"]), f"event {events[refusal['index']][0]}")
+            _tell(events[refusal["index"]][0], ProblemError.of(refusal["problem"]), json)
         if json:
             output.print_json(answer)
         return
@@ -186,9 +186,17 @@ def _send_good(
     _send_good(client, events[half:], context, tally, json)
 
 
-def _refuse(tally: Tally, number: int, reason: str) -> None:
+def _refuse(tally: Tally, number: int, error: Exception, json: bool) -> None:
     tally.refused += 1
-    output.show(CommandFailed(f"event {number}: {reason}"))
+    _tell(number, error, json)
+
+
+def _tell(number: int, error: Exception, json: bool) -> None:
+    """Says why an event was not accepted; for programs, as a problem with the number of the event."""
+    if json:
+        output.print_json_error({"event": number, **output.as_json(error)})
+    else:
+        output.show(error, f"event {number}")
 
 
 def _answer(client: "Client", events: list[dict[str, Any]], context: dict[str, str]) -> Mapping[str, Any]:

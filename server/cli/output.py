@@ -322,9 +322,9 @@ def _taken_apart(failure: Exception) -> tuple[Exception, str | None]:
 
 
 def _headline(error: Exception, about: str = "") -> str:
+    if about:
+        return f"{about}: {error.detail or error.title if isinstance(error, ProblemError) else in_words(error)}"
     if isinstance(error, ProblemError):
-        if about:
-            return f"{about}: {error.detail or error.title}"
         return f"{error.title}: {error.detail}" if error.detail else error.title
     if isinstance(error, InvalidSubscription):
         return "the subscription cannot be understood"

@@ -429,6 +429,11 @@ def test_publish_bad_lines_are_named_and_the_rest_is_accepted(
     assert "event 2: " in ran.err
     assert "event 3: " in ran.err
     assert "accepted 2 events" in ran.out
+    ran = kindcast("publish", str(file), "--server", shop_server, "--json")
+    assert ran.json["accepted"] == 2
+    first, second, whole = (json.loads(line) for line in ran.err.splitlines())
+    assert (first["event"], first["title"][:8], whole["title"][:8]) == (2, "not JSON", "2 events")
+    assert (second["event"], second["type"].rpartition("/")[2]) == (3, "invalid-event")
 
 
 def test_publish_goes_on_after_a_request_of_which_nothing_is_accepted(

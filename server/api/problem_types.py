@@ -308,6 +308,16 @@ _OWN_WORDS = {
     "datetime_from_date_parsing": _A_TIME,
 }
 """Our words for errors of the framework's validation."""
+_OF_PATTERNS = {
+    r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$": "a name has at most 100 letters of English, digits, dots, underscores and "
+    "hyphens, and begins with a letter or a digit",
+    r"^[A-Za-z_][A-Za-z0-9_]*$": "a name has letters of English, digits and underscores, and begins with no digit",
+    r"^[^/\x00-\x1f]+$": "a name has no slash and no control characters",
+    r"^[^\x00-\x1f\x7f-\x9f]*$": "the text has control characters: leave them out",
+    r"^whsec_[A-Za-z0-9+/]{32,88}={0,2}$": "a secret is whsec_ and 24 to 64 bytes in base64",
+    r"^[0-9a-f]{64}$": "a hash has 64 hexadecimal digits in lower case",
+}
+"""What a text must be, by the pattern that it must match."""
 
 
 def install(app: FastAPI) -> None:
@@ -513,8 +523,10 @@ def _validation_problem(error: RequestValidationError) -> Problem:
         where, *path = [str(part) for part in each["loc"]]
         if each["type"] == "json_invalid":
             return Problem("malformed-json", "the body is not JSON", errors=[{"detail": each["msg"]}])
-        fault: dict[str, Any] = {"detail": _OWN_WORDS.get(each["type"], each["msg"].removeprefix("Value error, "))}
-        if (near := (each.get("ctx") or {}).get("near")) is not None:
+        context = each.get("ctx") or {}
+        words = _OF_PATTERNS.get(context.get("pattern")) or _OWN_WORDS.get(each["type"])
+        fault: dict[str, Any] = {"detail": words or each["msg"].removeprefix("Value error, ")}
+        if (near := context.get("near")) is not None:
             fault["detail"] += f"; did you mean {near}?"
         if where == "body":
             fault["pointer"] = "".join("/" + part.replace("~", "~0").replace("/", "~1") for part in path)

@@ -1,5 +1,6 @@
 """Every error is a problem document, on every route; and nothing that should stay outside comes in."""
 
+import json
 import re
 import sqlite3
 from collections.abc import Iterator
@@ -10,6 +11,7 @@ from typing import Any
 import httpx
 import pytest
 
+from kindcast.server.api import problem_types
 from kindcast.server.errors import StoreUnavailable
 from kindcast.server.store.database import Database
 from tests.harness.application import problem_code, running_application
@@ -125,6 +127,23 @@ def test_bad_parameter_is_a_problem_that_names_it(client: httpx.Client, query: s
     answer = client.get(f"/v1/events?{query}")
     assert (answer.status_code, problem_code(answer)) == (422, "invalid-request")
     assert answer.json()["errors"][0]["parameter"] == f"query: {query.partition('=')[0]}"
+
+
+def test_text_that_breaks_a_pattern_is_told_in_words(client: httpx.Client) -> None:
+    """Each pattern that the interface shows has words: people who choose a name do not read patterns."""
+    refused = client.put("/v1/ontologies/a%20b?format=ttl", content=b"").json()
+    assert refused["detail"].startswith("path: name: a name has at most 100 letters of English, digits")
+    refused = client.put("/v1/operators/a-b", json={}).json()
+    assert (
+        refused["detail"]
+        == "path: name: a name has letters of English, digits and underscores, and begins with no digit"
+    )
+    shown = {
+        json.loads(f'"{each}"')
+        for each in re.findall(r'"pattern":"((?:[^"\\]|\\.)*)"', client.get("/openapi.json").text)
+    }
+    assert len(shown) >= 4
+    assert shown <= problem_types._OF_PATTERNS.keys()
 
 
 @pytest.mark.parametrize(

@@ -367,10 +367,14 @@ def has_head(path: str) -> bool:
     return _STREAM.fullmatch(path) is None
 
 
+_PAGES = ("GET /", "GET /console", "GET /console/{name}", "GET /docs", "GET /openapi.json")
+"""Routes for browsers, which the documents of the interface leave out."""
+
+
 @cache
 def _routes() -> list[tuple[str, str, re.Pattern[str]]]:
     """Returns (method, path, regular expression) of all routes. Names of event types may contain slashes."""
-    split = (route.split(" ", 1) for route in ANSWERS)
+    split = (route.split(" ", 1) for route in (*ANSWERS, *_PAGES))
     return [
         (method, path, re.compile(re.sub(r"\{\w+\}", "[^/]+", path.replace("{type}", ".+")))) for method, path in split
     ]

@@ -78,6 +78,9 @@ def test_every_route_refuses_other_methods_as_problems(client: httpx.Client) -> 
             assert (answer.status_code, problem_code(answer)) == (405, "method-not-allowed"), (method, path)
             assert answer.json()["title"] == "Method not allowed"
             assert answer.headers["allow"]
+    for path in ("/", "/console", "/console/live.js", "/docs", "/openapi.json"):  # for browsers: not in the list
+        answer = client.delete(path)
+        assert (answer.status_code, answer.headers["allow"]) == (405, "GET, HEAD"), path
 
 
 def test_an_address_with_a_slash_too_many_is_a_problem(client: httpx.Client) -> None:

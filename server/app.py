@@ -63,6 +63,7 @@ def create_app(settings: Settings) -> FastAPI:
         title="kindcast",
         version=version("kindcast"),
         description=DESCRIPTION,
+        license_info={"name": "Apache License 2.0", "identifier": "Apache-2.0"},
         lifespan=_lifespan,
         redoc_url=None,
         redirect_slashes=False,  # it would name this server as the proxy in front of it does not

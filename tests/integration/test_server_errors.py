@@ -376,7 +376,9 @@ def test_health_and_docs_are_there(client: httpx.Client) -> None:
     files = re.findall(r'(?:src|href)="([^"]+)"', page.text)
     assert files
     assert all(each.startswith("/") and client.get(each).status_code == 200 for each in files), files
-    assert client.get("/openapi.json").json()["openapi"].startswith("3.1")
+    told = client.get("/openapi.json").json()
+    assert told["openapi"].startswith("3.1")
+    assert told["info"]["license"]["identifier"] == "Apache-2.0"
 
 
 @pytest.mark.parametrize("given", [1_764_150_000, "1764150001", "0.5", 1.5, " 12 "])

@@ -572,7 +572,11 @@ async def list_all(
     ] = None,
     q: Annotated[
         str,
-        Query(max_length=200, description="Only subscriptions with this text in their id, expression or metadata."),
+        Query(
+            max_length=200,
+            description="Only subscriptions with this text in their id, expression or metadata. Upper and lower case "
+            "are the same; with SQLite, only for the letters of English.",
+        ),
     ] = "",
     newest_first: Annotated[
         bool, Query(description="Newest first. Use a cursor with the order that it came from.")

@@ -253,7 +253,7 @@ def listen(
     Thread(target=_leave_with_the_reader, daemon=True).start()
     if (id is None) == (to is None):
         raise typer.BadParameter("give either the id of a subscription or --to with an expression", param_hint="ID")
-    with connected(server) as client:
+    with connected(server, repeating=True) as client:
         if to is None:
             assert id is not None
             _follow(client, id, after, count, wait, ticket, ack, form, columns)

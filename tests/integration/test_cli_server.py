@@ -406,6 +406,11 @@ def test_publish_and_subscribe_are_sent_again_if_the_answer_is_lost(
     listed = kindcast("subscriptions", "--json", "--server", shop_server).json["subscriptions"]
     assert [each["canonical"] for each in listed].count("lost = 1") == 1
     lost.clear()
+    ran = kindcast("listen", "--to", "lost = 2", "--wait", "0", "--retry", "10", "--server", shop_server)
+    assert (ran.status, len(lost)) == (0, 1)
+    listed = httpx.get(f"{shop_server}/v1/subscriptions").json()["subscriptions"]
+    assert "lost = 2" not in [each["canonical"] for each in listed]  # it was made once, and removed
+    lost.clear()
     ran = kindcast("publish", '[{"n": 1}, {"n": 2}]', "--type", "lost", "--server", shop_server)
     assert (ran.status, "events 1 to 2 is not known" in ran.err) == (1, True)
     nobody = kindcast("publish", '{"n": 1}', "--server", f"http://127.0.0.1:{free_port()}")

@@ -329,6 +329,7 @@ _MOMENT = re.compile(
 )
 _LISTED = re.compile(r"(?:\[([^\[\](){}]{1,60})\]|\{([^\[\](){}]{1,60})\})")
 _IN = re.compile(r"(?<![\w.\-])in\s*\Z", re.IGNORECASE)
+_QUANTIFIER = re.compile(r"(?<![\w.\-:@`])(some|every)\s*\(\s*\S?\Z", re.IGNORECASE)
 _COUNTED = re.compile(r"(?<![\w.\-])([0-9]+(?:\.[0-9]+)?)\s+\Z")
 _RATE = re.compile(r"/[^\W\d][\w.^\-/]{0,30}")
 _NUMBER = r"(?<![\w.,])(?:[0-9]{1,3}(?:\.[0-9]{3})+|[0-9]+)"
@@ -357,6 +358,9 @@ def syntax_problem(text: str, error: UnexpectedInput) -> Problem:
     offset = min(int(getattr(error, "pos_in_stream", None) or 0), max(len(text) - 1, 0))
     at = _position(text, offset)
     rest = text[offset:]
+    if quantifier := _QUANTIFIER.search(text[max(offset - 60, 0) : offset + 1]):
+        detail = "write the name of an array before the parenthesis"
+        return Problem("syntax", f"{detail}: {quantifier[1].lower()} items (…)", at)
     phrase = _phrase(text, offset)
     if phrase is not None:
         detail, meant = phrase

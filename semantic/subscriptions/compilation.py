@@ -388,6 +388,9 @@ class _Resolver:
             if self.declaration(other) is None and aggregate_of(other) is None:
                 detail = self.of_operand(name, node.operand.name)
                 self.notes.append(Note("attribute-operand", name, detail))
+            if other == name:
+                detail = f"both sides are {name}, so this compares its values with each other"
+                self.notes.append(Note("same-attribute", name, detail))
             return replace(node, attribute=name, operand=operand)
         counts = (aggregate_of(name) or ("",))[0] == "count"
         if counts and (node.order, node.operand.value) in (("=", 0), ("<=", 0), ("<", 1)):
@@ -1057,8 +1060,6 @@ def _of_constants(atom: Atom, vocabulary: Vocabulary, seen: SeenAttributes | Non
             yield from advice_on_unit(name, value.unit, vocabulary, published_in_words(value))
         if seen is not None and name in seen.kinds:
             yield from _against_events(name, value, seen.kinds[name], vocabulary)
-    if isinstance(predicate, Comparison) and getattr(predicate.operand, "name", None) == name:
-        yield Note("same-attribute", name, f"both sides are {name}, so this compares its values with each other")
     if isinstance(predicate, Between) and _is_empty(predicate, vocabulary):
         ends = f"{published_in_words(predicate.low.value)} and {published_in_words(predicate.high.value)}"
         why = "a round bracket excludes its end" if predicate.low == predicate.high else "write the lower end first"

@@ -291,7 +291,13 @@ def test_counts_that_no_event_has_are_noted(text: str, is_noted: bool) -> None:
 
 @pytest.mark.parametrize(
     ("text", "name"),
-    [("price > Preis", "price"), ("x.Preis = x.price", "x.price"), ("price > weight", None), ("x.price > price", None)],
+    [
+        ("price > Preis", "price"),
+        ("x.Preis = x.price", "x.price"),
+        ("price > weight", None),
+        ("x.price > price", None),
+        ("some items (weight = weight)", "weight"),
+    ],
 )
 def test_attribute_that_is_compared_with_itself_is_noted(vocabulary: Vocabulary, text: str, name: str | None) -> None:
     """Two names may mean one attribute: `price > Preis` holds for an event with several prices."""

@@ -354,6 +354,39 @@ def test_escape_closes_completions_that_are_on_their_way(tmp_path: Path) -> None
 
 
 @pytest.mark.slow
+def test_names_in_scripts_from_right_to_left_end_at_the_left(tmp_path: Path) -> None:
+    """Their punctuation too, which has no direction of its own."""
+    (tmp_path / "data").mkdir()
+    with running_browser(tmp_path / "profile") as browser, running_app(tmp_path / "data") as address:
+        turtle = """<urn:a> a <http://www.w3.org/2002/07/owl#Class> ;
+            <http://www.w3.org/2000/01/rdf-schema#label> "\u0645\u0631\u062d\u0628\u0627!"@ar ."""
+        httpx.put(f"{address}/v1/ontologies/greetings?format=ttl", content=turtle.encode()).raise_for_status()
+        browser.open(f"{address}/console#/vocabulary?term=urn:a")
+        browser.type("Search in any language", "\u0645\u0631\u062d")
+        browser.wait("document.querySelector('.picture') && document.querySelector('.results button')")
+        wrong = browser.run(
+            """
+            const walker = document.createTreeWalker(document.querySelector("main"), NodeFilter.SHOW_TEXT), wrong = [];
+            const left = (node, place) => {
+                const range = document.createRange();
+                range.setStart(node, place);
+                range.setEnd(node, place + 1);
+                return range.getBoundingClientRect().left;
+            };
+            let count = 0;
+            while (walker.nextNode()) {
+                const node = walker.currentNode, text = node.data.trimEnd();
+                if (!text.endsWith("!") || node.parentElement.closest("title")) continue;
+                count++;
+                if (left(node, text.length - 1) > left(node, 0)) wrong.push(node.parentElement.outerHTML);
+            }
+            return count < 5 ? ["too few names"] : wrong;
+            """
+        )
+        assert wrong == []
+
+
+@pytest.mark.slow
 def test_header_does_not_cover_what_gets_the_focus(tmp_path: Path) -> None:
     """On the way back through a long page, with Shift and Tab."""
     (tmp_path / "data").mkdir()

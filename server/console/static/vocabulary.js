@@ -115,9 +115,9 @@ async function concept(iri) {
   const it = around.concept;
   const way = [around.nodes[0]];
   for (let node = 0, up; (up = around.edges.find(([low, high]) => low === node && high !== 0)) && way.length < 60; node = up[1]) way.unshift(around.nodes[up[1]]);
-  const names = (all) => h("ul", { class: "plain" }, all.map((each) => h("li", {}, each.value, " ", each.lang && h("span", { class: "quiet small", lang: "en" }, each.lang))));
+  const names = (all) => h("ul", { class: "plain" }, all.map((each) => h("li", {}, h("bdi", {}, each.value), " ", each.lang && h("span", { class: "quiet small", lang: "en" }, each.lang))));
   return [[
-    card(h("h2", {}, it.label, " ", it.deprecated && tag(t("deprecated"), "warn")), h("p", { class: "small" }, h("code", {}, it.iri)), it.definition && h("p", {}, it.definition), picture(around),
+    card(h("h2", {}, h("bdi", {}, it.label), " ", it.deprecated && tag(t("deprecated"), "warn")), h("p", { class: "small" }, h("code", {}, it.iri)), it.definition && h("p", {}, it.definition), picture(around),
       around.children_count > 24 && h("p", { class: "small quiet" }, t("The picture shows 24 of {0} children.", number(around.children_count))),
       may("subscribe") && link(t("Subscribe to this kind"), "#/subscribe?" + query({ concept: it.iri }), "button"), how("v1/concepts/resolve?" + query({ term: it.iri }), `kindcast concept show ${quoted(it.iri)}`)),
     h("div", { class: "columns" },

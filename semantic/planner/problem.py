@@ -620,6 +620,9 @@ class Undecided:
         )
         self.popularity, self.work = count_work(self.first_holder, self.holder, self.holder_wants, self.remaining)
         self.waits = np.zeros(len(literals), dtype=np.int32)
+        own = literals.first, literals.predicate, literals.wanted
+        self._counted = (*own, self.outcome, self.state, self.remaining, self.waits, self.popularity, self.work)
+        """The arrays that the kernels read and change: states and counts."""
         self.under_way: dict[int, Ints] = {}
         """The predicates under evaluation, each with the candidates that wait for it."""
         self.grown: list[Ints] = []
@@ -655,19 +658,7 @@ class Undecided:
     def begin(self, predicate: int) -> None:
         """Marks `predicate` as under evaluation, until `settle` or `release`."""
         held = self.under_way[predicate] = self._waiting_for(predicate)
-        hold_candidates(
-            predicate,
-            held,
-            self.literals.first,
-            self.literals.predicate,
-            self.literals.wanted,
-            self.outcome,
-            self.state,
-            self.remaining,
-            self.waits,
-            self.popularity,
-            self.work,
-        )
+        hold_candidates(predicate, held, *self._counted)
 
     def settle(self, predicate: int, outcome: bool | None) -> None:
         """Records the outcome of `predicate`. None means that its operator failed, which decides nothing. Cost: the
@@ -675,23 +666,8 @@ class Undecided:
         self.release(predicate)
         value = FAILED if outcome is None else TRUE if outcome else FALSE
         self.outcome[predicate] = value
-        satisfied = settle_literals(
-            predicate,
-            value,
-            self.first_holder,
-            self.holder,
-            self.holder_wants,
-            self.literals.first,
-            self.literals.predicate,
-            self.literals.wanted,
-            self.outcome,
-            self.state,
-            self.remaining,
-            self.waits,
-            self.popularity,
-            self.work,
-            self._satisfied,
-        )
+        first, holder, wants = self.first_holder, self.holder, self.holder_wants
+        satisfied = settle_literals(predicate, value, first, holder, wants, *self._counted, self._satisfied)
         if satisfied and self._siblings:
             for candidate in self._satisfied[:satisfied].tolist():
                 if candidate in self._siblings:
@@ -722,35 +698,10 @@ class Undecided:
         """Marks `predicate` as no longer under evaluation."""
         held = self.under_way.pop(predicate, None)
         if held is not None:
-            grown = release_candidates(
-                predicate,
-                held,
-                self.literals.first,
-                self.literals.predicate,
-                self.literals.wanted,
-                self.outcome,
-                self.state,
-                self.remaining,
-                self.waits,
-                self.popularity,
-                self.work,
-            )
-            self.grown.append(grown)
+            self.grown.append(release_candidates(predicate, held, *self._counted))
 
     def _close(self, candidate: int, state: int) -> None:
-        close_candidate(
-            candidate,
-            state,
-            self.literals.first,
-            self.literals.predicate,
-            self.literals.wanted,
-            self.outcome,
-            self.state,
-            self.remaining,
-            self.waits,
-            self.popularity,
-            self.work,
-        )
+        close_candidate(candidate, state, *self._counted)
 
     def _drop_siblings(self, candidate: int) -> None:
         for each in self._siblings[candidate]:

@@ -79,6 +79,15 @@ class EventLimits:
         """Whether a dotted name is within the limits. The dots of IRIs in names of a graph are no nesting."""
         return len(name) <= self.name and (of_graph or name.count(".") <= self.depth)
 
+    def too_deep(self, path: tuple[Any, ...] | None = None) -> InvalidEvent:
+        """Returns the error of an event that is nested too deeply, at `path`."""
+        return InvalidEvent([problem_at(path, "too-deep", f"nested deeper than {self.depth} levels")])
+
+    def too_many_values(self, path: tuple[Any, ...] | None = None) -> InvalidEvent:
+        """Returns the error of an event with too many values, at `path`."""
+        detail = f"more than {self.values} values in one event: send smaller events"
+        return InvalidEvent([problem_at(path, "too-many-values", detail)])
+
 
 Comparator = Literal["<", "<=", ">", ">="]
 
@@ -172,12 +181,11 @@ def _walked(
     while stack:
         name, node, path, around = stack.pop()
         if len(path) > limits.depth:
-            raise InvalidEvent([problem_at(path, "too-deep", f"nested deeper than {limits.depth} levels")])
+            raise limits.too_deep(path)
         if isinstance(node, Mapping | list | tuple):
             left -= len(node)
             if left < 0:
-                detail = f"more than {limits.values} values in one event: send smaller events"
-                raise InvalidEvent([problem_at(path, "too-many-values", detail)])
+                raise limits.too_many_values(path)
         if isinstance(node, Mapping):
             found = stated_of(name, node, stated) if path else None
             if found is not None:
@@ -295,8 +303,10 @@ def _short(number: int) -> str:
     return str(number) if number.bit_length() < 256 else f"of {number.bit_length()} bits"
 
 
-def problem_at(path: tuple[Any, ...], code: str, detail: str) -> Problem:
+def problem_at(path: tuple[Any, ...] | None, code: str, detail: str) -> Problem:
     """Returns a problem at the place of `path`, given as a JSON pointer (RFC 6901)."""
+    if path is None:
+        return Problem(code, detail)
     pointer = "".join("/" + str(step).replace("~", "~0").replace("/", "~1") for step in path)
     return Problem(code, detail, Position(pointer=pointer))
 

@@ -482,24 +482,37 @@ class _Reading:
         has more than an `@id`. `depth` is the number of nodes around it."""
         if shape.index is not None and type(element[shape.index]) is not str:
             raise _HandedOver
-        key = iri = None
-        if shape.id is not None:
-            given = element[shape.id]
-            if type(given) is not str:
-                raise _HandedOver
-            key = self._contexts.reference(terms, given)
-            iri = None if key is None or key.startswith("_:") else key
+        key = None if shape.id is None else self._key(element[shape.id], terms)
+        iri = None if key is None or key.startswith("_:") else key
         types = self._types(element[shape.type], types_in) if shape.type is not None else ()
         node = Node(None, Resource(iri, types) if iri is not None or types else None)
-        left = self._left
         if iri is not None:
             node[ID] = Resource(iri)
-            left -= 1
+            self._left -= 1
         if types:
             node[TYPE] = Resource(types[0]) if len(types) == 1 else [Resource(each) for each in types]
-            left -= 1 + len(types)
-        is_described = bool(types)
-        is_stated = shape.index is not None or (shape.type is not None and element[shape.type] != [])
+            self._left -= 1 + len(types)
+        has_values, has_members = self._members(node, element, shape, level + 1, depth)
+        is_described = has_values or bool(types)
+        if is_described:
+            self._check_limits(depth)
+            if key is not None:
+                self._describe(key, node)
+        has_type = shape.type is not None and element[shape.type] != []
+        return node, key, is_described, is_described or has_members or has_type or shape.index is not None
+
+    def _key(self, given: Any, terms: _Terms) -> str | None:
+        """Returns the IRI or label of a node."""
+        if type(given) is not str:
+            raise _HandedOver
+        return self._contexts.reference(terms, given)
+
+    def _members(self, node: Node, element: dict[str, Any], shape: _Shape, level: int, depth: int) -> tuple[bool, bool]:
+        """Reads the members of an object into its node. Returns whether they have values, and whether one is not null.
+
+        Values without conversion are read here, because most are."""
+        left = self._left
+        has_values = has_members = False
         tags: Tags = {}
         together: dict[str, Statements] | None = {} if shape.overlaps else None
         for member in shape.members:
@@ -508,47 +521,50 @@ class _Reading:
                 if member.coercion == "@json":
                     raise _HandedOver
                 continue
-            if member.is_simple and together is None and type(value) in DIRECT:
-                node[member.name] = value
-                left -= 2
-                is_described = True
-                continue
-            is_stated = True
-            if type(value) is list and member.is_simple and together is None and set(map(type, value)) == TEXTS_ONLY:
-                self._enter(value, level + 1)
-                texts = value[:] if "@list" in member.container else list(dict.fromkeys(value))
-                node[member.name] = texts[0] if len(texts) == 1 else texts
-                left -= 1 + len(texts)
-                is_described = True
-                continue
+            has_members = True
+            if member.is_simple and together is None:
+                if type(value) in DIRECT:
+                    node[member.name] = value
+                    left -= 2
+                    has_values = True
+                    continue
+                if type(value) is list and set(map(type, value)) == TEXTS_ONLY:
+                    self._enter(value, level)
+                    texts = value[:] if "@list" in member.container else list(dict.fromkeys(value))
+                    node[member.name] = texts[0] if len(texts) == 1 else texts
+                    left -= 1 + len(texts)
+                    has_values = True
+                    continue
             found: Statements = {} if together is None else together.setdefault(member.name, {})
             self._left = left
-            self._member(member, value, found, tags, level + 1, depth)
+            self._member(member, value, found, tags, level, depth)
             left = self._left
             if together is None and found:
-                is_described = True
+                has_values = True
                 left -= _put(node, member.name, found)
         for name, each in together.items() if together is not None else ():
             if each:
-                is_described = True
+                has_values = True
                 left -= _put(node, name, each)
         for name, said in tags.items():
             node[f"{name}.{LANGUAGE}"] = next(iter(said)) if len(said) == 1 else list(said)
             left -= len(said)
         self._left = left
-        if is_described:
-            if depth > self._limits.depth:
-                raise InvalidEvent([Problem("too-deep", f"nested deeper than {self._limits.depth} levels")])
-            if left < 0:
-                detail = f"more than {self._limits.values} values in one event: send smaller events"
-                raise InvalidEvent([Problem("too-many-values", detail)])
-            if key is not None:
-                if key in self._described:
-                    raise _HandedOver  # descriptions in several places belong to one node
-                self._described[key] = node
-                if iri is None:
-                    self._labels[id(node)] = key
-        return node, key, is_described, is_stated or is_described
+        return has_values, has_members
+
+    def _check_limits(self, depth: int) -> None:
+        if depth > self._limits.depth:
+            raise self._limits.too_deep()
+        if self._left < 0:
+            raise self._limits.too_many_values()
+
+    def _describe(self, key: str, node: Node) -> None:
+        """Notes that the node with this IRI or label has statements."""
+        if key in self._described:
+            raise _HandedOver  # descriptions in several places belong to one node
+        self._described[key] = node
+        if key.startswith("_:"):
+            self._labels[id(node)] = key
 
     def _types(self, given: Any, terms: _Terms) -> tuple[str, ...]:
         found: dict[str, None] = {}
@@ -748,7 +764,7 @@ class _Unfolding:
 
     def _node(self, node: Node, key: str, path: tuple[str, ...]) -> Node:
         if len(path) > self._limits.depth:
-            raise InvalidEvent([Problem("too-deep", f"nested deeper than {self._limits.depth} levels")])
+            raise self._limits.too_deep()
         path = (*path, key)
         unfolded = Node(None, node.value)
         self._count(len(node.value.types) if node.value is not None else 0)
@@ -790,8 +806,7 @@ class _Unfolding:
     def _count(self, more: int) -> None:
         self._left -= more
         if self._left < 0:
-            detail = f"more than {self._limits.values} values in one event: send smaller events"
-            raise InvalidEvent([Problem("too-many-values", detail)])
+            raise self._limits.too_many_values()
 
 
 # ── statements ──────────────────────────────────────────────────────────────────────────────────────────────────────

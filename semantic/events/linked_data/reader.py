@@ -272,7 +272,7 @@ class _Unfolding:
 
     def node(self, graph: Graph, key: str, path: tuple[str, ...]) -> Node:
         if len(path) > self._limits.depth:
-            raise InvalidEvent([Problem("too-deep", f"nested deeper than {self._limits.depth} levels")])
+            raise self._limits.too_deep()
         description = graph.nodes[key]
         path = (*path, key)
         iri = None if key.startswith("_:") else key
@@ -317,13 +317,7 @@ class _Unfolding:
     def _count(self, more: int) -> None:
         self._left -= more
         if self._left < 0:
-            raise InvalidEvent(
-                [
-                    Problem(
-                        "too-many-values", f"more than {self._limits.values} values in one event: send smaller events"
-                    )
-                ]
-            )
+            raise self._limits.too_many_values()
 
 
 def _one_or_list(values: list[Any]) -> Any:

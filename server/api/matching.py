@@ -178,28 +178,19 @@ async def explain_verdict(
     the event in the index of all subscriptions, unless matching is sharded. For a document with several events,
     `events` has the result for each, with its id."""
     body = await json_object(request, settings)
-    only_members(body, ("event", "subscription"))
-    for name in ("event", "subscription"):
-        if name not in body:
-            raise Problem(
-                "invalid-request", f"`{name}` is missing", errors=[{"pointer": f"/{name}", "detail": "this is missing"}]
-            )
+    asked = _asked_subscription(body)
     view = reader_of(caller, broker).view
     with event_at("/event"):
         document = reader.from_object(_without(body["event"], view, explained=True))
-    asked = body["subscription"]
-    if not isinstance(asked, str | dict):
-        detail = "`subscription` must be the id of a subscription, or an expression as text or tree"
-        raise Problem("invalid-request", detail, errors=[{"pointer": "/subscription", "detail": "neither"}])
     row = await _row_of(asked, broker)
     vocabulary, operators = broker.vocabulary, broker.state.operators.known
     with event_at("/event"):
         parts = await reader.take_apart(document, vocabulary, broker.reading_budget())
-    now = CLOCK.now()
-    published = [arrived(each.event, now) for each in parts]
     if len(parts) > MOST_EXPLAINED:
         detail = f"the document holds {len(parts):,} events: at most {MOST_EXPLAINED} can be explained at a time"
         raise Problem("too-many-events", detail)
+    now = CLOCK.now()
+    published = [arrived(each.event, now) for each in parts]
 
     def tell() -> list[dict[str, Any]]:
         expression = asked if row is None else restore_expression(row.tree, vocabulary, operators)
@@ -210,14 +201,10 @@ async def explain_verdict(
             explain(vocabulary, expression, each, language=lang, operators=operators.values()) for each in published
         ]
 
+    size, until = len(await request.body()), _operators_until(settings)
+    telling = explained(late_matching.late_matchers, tell, size, caller.owner, until)
     try:
-        told = await while_wanted(
-            request,
-            settings,
-            explained(
-                late_matching.late_matchers, tell, len(await request.body()), caller.owner, _operators_until(settings)
-            ),
-        )
+        told = await while_wanted(request, settings, telling)
     except InvalidSubscription as error:
         raise error.below("/subscription") from None
     except InvalidEvent as error:
@@ -229,6 +216,21 @@ async def explain_verdict(
     if row is not None:
         said |= {"subscription": row.id, "status": row.status}
     return answer(said | {"vocabulary_version": vocabulary.version})
+
+
+def _asked_subscription(body: dict[str, Any]) -> str | dict[str, Any]:
+    """Returns the subscription that is to be explained. Raises `Problem` if the body is no question."""
+    only_members(body, ("event", "subscription"))
+    for name in ("event", "subscription"):
+        if name not in body:
+            raise Problem(
+                "invalid-request", f"`{name}` is missing", errors=[{"pointer": f"/{name}", "detail": "this is missing"}]
+            )
+    asked = body["subscription"]
+    if not isinstance(asked, str | dict):
+        detail = "`subscription` must be the id of a subscription, or an expression as text or tree"
+        raise Problem("invalid-request", detail, errors=[{"pointer": "/subscription", "detail": "neither"}])
+    return asked
 
 
 async def _row_of(asked: str | dict[str, Any], broker: Broker) -> Row[Any] | None:

@@ -29,8 +29,7 @@ from kindcast.semantic.ontology import Ontology, Progress, Reason, silent
 from kindcast.semantic.subscriptions import BulkCompiler, SeenAttributes
 from kindcast.server import tracing
 from kindcast.server.broker import garbage_collection
-from kindcast.server.broker import subscription_commands as importing
-from kindcast.server.broker import subscription_commands as subscribing
+from kindcast.server.broker import subscription_commands as commands
 from kindcast.server.broker.compaction import Compaction
 from kindcast.server.broker.documents import DocumentReader
 from kindcast.server.broker.expiry import Sweeper
@@ -201,7 +200,7 @@ class Broker:
         """Tenants on PostgreSQL share the connections of readers. One of them gets at most `reader_connections` of its
         own settings."""
         self._graphs = GraphReading(settings)
-        self.compilers = importing.BulkCompilers()
+        self.compilers = commands.BulkCompilers()
         """The compilers for imports of subscriptions."""
         self._backfilling = asyncio.Lock()
         self._backfills_waiting = 0
@@ -660,14 +659,14 @@ class Broker:
     async def _with_past(
         self, new: NewSubscription, after: Callable[[Connection], int], quota: Quota
     ) -> tuple[Row[Any], Backfill | None]:
-        if (before := await self.read(lambda connection: subscribing.made_before(connection, new))) is not None:
+        if (before := await self.read(lambda connection: commands.made_before(connection, new))) is not None:
             return before, None
         vocabulary, operators = self.vocabulary, self.state.operators
         create = await self._creation(new, quota)
         start = await self.read(after)
 
         def begin() -> Backfill:
-            compiled = subscribing.compile_new(new, vocabulary, operators.available)
+            compiled = commands.compile_new(new, vocabulary, operators.available)
             matcher = self.state.empty_matcher(vocabulary)
             return Backfill(matcher, compiled, vocabulary, operators, self.settings, after=start)
 
@@ -687,10 +686,10 @@ class Broker:
     async def _creation(self, new: NewSubscription, quota: Quota) -> Callable[[Group], Row[Any]]:
         vocabulary, operators = self.vocabulary, self.state.operators
         compiled = await run_in_turn(
-            lambda: subscribing.compile_new(new, vocabulary, operators.available), new.size, new.created_by
+            lambda: commands.compile_new(new, vocabulary, operators.available), new.size, new.created_by
         )
         limit = self.settings.max_subscriptions
-        return lambda group: subscribing.create(
+        return lambda group: commands.create(
             group, new, compiled, vocabulary, operators, self._sweeper, limit=limit, quota=quota
         )
 
@@ -704,12 +703,12 @@ class Broker:
 
         async def create(some: Sequence[NewSubscription], size: int) -> list[Refusal | None]:
             described = await run_in_turn(
-                lambda: importing.describe(some, vocabulary, operators, compiler),
+                lambda: commands.describe(some, vocabulary, operators, compiler),
                 size,
                 next((each.created_by for each in some), None),
             )
             asked = some, described, vocabulary, operators, self._sweeper, compiler
-            return await self._submit(lambda group: importing.create_many(group, *asked, limit=limit, quota=quota))
+            return await self._submit(lambda group: commands.create_many(group, *asked, limit=limit, quota=quota))
 
         try:
             return [*await create(new, size)]
@@ -727,49 +726,49 @@ class Broker:
         `TicketWrong`, `SubscriptionGone`, and `HiddenAttribute` if it has expired and may not match any more."""
         grace, roles_of = self.settings.grace_seconds, self.roles_of
         return await self._submit(
-            lambda group: subscribing.renew(
+            lambda group: commands.renew(
                 group, id, ticket, expires_at, self._sweeper, grace=grace, tags=tags, roles_of=roles_of
             )
         )
 
     async def pause(self, id: str, ticket: Claim | str | None, tags: Tags = None) -> Row[Any]:
         """Stops matching a subscription. Returns its row. Raises the errors of `renew`."""
-        return await self._submit(lambda group: subscribing.pause(group, id, ticket, tags))
+        return await self._submit(lambda group: commands.pause(group, id, ticket, tags))
 
     async def resume(self, id: str, ticket: Claim | str | None, tags: Tags = None) -> Row[Any]:
         """Matches or delivers a paused or disabled subscription again. Returns its row. Raises the errors of `renew`,
         and `HiddenAttribute`."""
-        return await self._submit(lambda group: subscribing.resume(group, id, ticket, tags, self.roles_of))
+        return await self._submit(lambda group: commands.resume(group, id, ticket, tags, self.roles_of))
 
     async def redrive(self, id: str, ticket: Claim | str | None) -> tuple[Row[Any], int]:
         """Sends the dead letters of a subscription again. Returns its row and the number of dead letters. Raises the
         errors of `renew`."""
-        return await self._submit(lambda group: subscribing.redrive(group, id, ticket))
+        return await self._submit(lambda group: commands.redrive(group, id, ticket))
 
     async def update_subscription(
         self, id: str, ticket: Claim | str | None, values: Mapping[str, Any], tags: Tags = None
     ) -> Row[Any]:
         """Sets some columns of a subscription. Returns its row. Raises the errors of `renew`."""
-        return await self._submit(lambda group: subscribing.update(group, id, ticket, values, self._sweeper, tags))
+        return await self._submit(lambda group: commands.update(group, id, ticket, values, self._sweeper, tags))
 
     async def rotate_secret(
         self, id: str, ticket: Claim | str | None, secret: str, overlap: float, tags: Tags = None
     ) -> Row[Any]:
         """Sets a new webhook secret. Returns the row with this secret. Raises the errors of `renew`, and
         `SinkMissing`."""
-        return await self._submit(lambda group: subscribing.rotate_secret(group, id, ticket, secret, overlap, tags))
+        return await self._submit(lambda group: commands.rotate_secret(group, id, ticket, secret, overlap, tags))
 
     async def replay(
         self, id: str, ticket: Claim | str | None, position: Callable[[Connection], int], tags: Tags = None
     ) -> Row[Any]:
         """Moves the cursor of a subscription back to a position. Returns its row. Raises the errors of `renew` and
         those of `position`."""
-        return await self._submit(lambda group: subscribing.replay(group, id, ticket, position, tags))
+        return await self._submit(lambda group: commands.replay(group, id, ticket, position, tags))
 
     async def delete_subscription(self, id: str, ticket: Claim | str | None, tags: Tags = None) -> Row[Any]:
         """Deletes a subscription. Returns its last row. Raises `UnknownSubscription`, `TicketMissing`,
         `TicketWrong`."""
-        return await self._submit(lambda group: subscribing.delete(group, id, ticket, self._sweeper, tags))
+        return await self._submit(lambda group: commands.delete(group, id, ticket, self._sweeper, tags))
 
     # ── ontologies ──────────────────────────────────────────────────────────────────────────────────────────────────
 

@@ -72,7 +72,6 @@ __all__ = [
     "as_records",
     "entity_tag",
     "is_flagged",
-    "notes_of",
     "same_server",
 ]
 
@@ -82,8 +81,12 @@ Tags = Collection[str] | None
 
 NOT_COMPILABLE = "not-compilable"
 FLAGS = frozenset(
-    {NOT_COMPILABLE, "gone-concept", "gone-relation", "operator-gone", "unknown-attribute"}
-    | {
+    {
+        NOT_COMPILABLE,
+        "gone-concept",
+        "gone-relation",
+        "operator-gone",
+        "unknown-attribute",
         "wrong-dimension",
         "no-order",
         "not-in-enumeration",
@@ -482,11 +485,6 @@ def pause_hidden(group: Group, roles_of: RolesOf) -> int:
     return found
 
 
-def notes_of(compiled: Compiled) -> list[dict[str, str]]:
-    """Returns the notes of a compiled expression as JSON values."""
-    return as_records(compiled.notes)
-
-
 def as_records(notes: Iterable[Note]) -> list[dict[str, str]]:
     """Returns notes as JSON values."""
     return [{"code": note.code, "attribute": note.attribute, "detail": note.detail} for note in notes]
@@ -567,7 +565,7 @@ def _revive(group: Group, live: Live, row: Row[Any]) -> dict[str, Any]:
     except InvalidSubscription as error:
         return {"notes": [{"code": NOT_COMPILABLE, "attribute": "", "detail": str(error)}], "flagged": True}
     admit(group, live, compiled)
-    notes = notes_of(compiled)
+    notes = as_records(compiled.notes)
     return {"notes": notes, "flagged": is_flagged(notes)}
 
 
@@ -669,12 +667,39 @@ def create_many(
     state = group.state
     if vocabulary is not state.vocabulary or operators is not state.operators:
         described = describe(new, state.vocabulary, state.operators, compiler)
+    results, valid = _sorted_out(group, new, described, limit, quota)
+    rows = [new_row(group, each, became) for each, became, _ in valid]
+    numbers = subscriptions.insert_subscriptions(group.connection, rows)
+    for number, (_, became, _) in zip(numbers, valid, strict=True):
+        if became.may_call:
+            note_uses(group.connection, number, operators_of(became.tree))
+    lives = [
+        Live(number, each.id, each.status, each.expires_at, matching=False)
+        for number, (each, _, _) in zip(numbers, valid, strict=True)
+    ]
+    introduce_many(group, lives, {number for number, (each, _, _) in zip(numbers, valid, strict=True) if each.sink})
+    admitted = [
+        Admitted(live, became.tree, place)
+        for live, (_, became, place) in zip(lives, valid, strict=True)
+        if live.status == "active"
+    ]
+    admit_many(group, admitted, described.together)
+    for live in lives:
+        sweeper.watch(live)
+    return results
+
+
+def _sorted_out(
+    group: Group, new: Sequence[NewSubscription], described: Descriptions, limit: int, quota: Quota
+) -> tuple[list[Refusal | None], list[tuple[NewSubscription, Described, int | None]]]:
+    """Returns the result of each request, and what is to be stored: the valid ones, each with its index in
+    `described.together`."""
     results: list[Refusal | None] = []
-    made: list[tuple[NewSubscription, Described, int | None]] = []
+    valid: list[tuple[NewSubscription, Described, int | None]] = []
     ids: set[str] = set()
-    views = {each.roles: state.vocabulary.view_of_roles(each.roles) for each in new}
+    views = {each.roles: group.state.vocabulary.view_of_roles(each.roles) for each in new}
     owned = _owned_by(group, new[0].created_by, quota) if new else 0  # one request has one owner
-    there = len(state.live_subscriptions)
+    there = len(group.state.live_subscriptions)
     stored = subscriptions.find_subscriptions(group.connection, [each.id for each in new if each.repeatable])
     for number, (each, became) in enumerate(zip(new, described.results, strict=True)):
         if (before := stored.get(each.id)) is not None:
@@ -683,9 +708,9 @@ def create_many(
             results.append(IdempotencyKeyReused("another line of the request has the same id"))
         elif isinstance(became, InvalidSubscription):
             results.append(each.placed(became) if number in described.places else became)
-        elif there + len(made) >= limit:
+        elif there + len(valid) >= limit:
             results.append(TooManySubscriptions(f"this server takes at most {limit:,} subscriptions"))
-        elif (reached := quota.reached(there + len(made), owned + len(made))) is not None:
+        elif (reached := quota.reached(there + len(valid), owned + len(valid))) is not None:
             results.append(reached)
         elif hidden := hidden_in(views[each.roles], became.tree):
             results.append(HiddenAttribute(hidden))
@@ -693,27 +718,9 @@ def create_many(
             results.append(None)
             if number in described.as_written and (written := each.written) is not None:
                 each = structs.replace(each, asked=written.asked, types=written.types, source=written.source)
-            made.append((each, became, described.places.get(number)))
+            valid.append((each, became, described.places.get(number)))
             ids.add(each.id)
-    rows = [new_row(group, each, became) for each, became, _ in made]
-    numbers = subscriptions.insert_subscriptions(group.connection, rows)
-    for number, (_, became, _) in zip(numbers, made, strict=True):
-        if became.may_call:
-            note_uses(group.connection, number, operators_of(became.tree))
-    lives = [
-        Live(number, each.id, each.status, each.expires_at, matching=False)
-        for number, (each, _, _) in zip(numbers, made, strict=True)
-    ]
-    introduce_many(group, lives, {number for number, (each, _, _) in zip(numbers, made, strict=True) if each.sink})
-    admitted = [
-        Admitted(live, became.tree, place)
-        for live, (_, became, place) in zip(lives, made, strict=True)
-        if live.status == "active"
-    ]
-    admit_many(group, admitted, described.together)
-    for live in lives:
-        sweeper.watch(live)
-    return results
+    return results, valid
 
 
 def _alone(new: NewSubscription, vocabulary: Vocabulary, operators: Registry) -> Described | InvalidSubscription:

@@ -36,7 +36,6 @@ from kindcast.server.broker.subscription_commands import (
     NOT_COMPILABLE,
     as_records,
     is_flagged,
-    notes_of,
     pause_hidden,
 )
 from kindcast.server.errors import (
@@ -340,7 +339,7 @@ def fill(matcher: Matcher, rows: Iterable[Row[Any]]) -> Iterator[ChangedNotes]:
 def _noted_alone(matcher: Matcher, row: Row[Any]) -> Iterator[ChangedNotes]:
     """`fill` for one subscription that must not match."""
     try:
-        notes = notes_of(restore_expression(row.tree, matcher.vocabulary, matcher.operators))
+        notes = as_records(restore_expression(row.tree, matcher.vocabulary, matcher.operators).notes)
     except InvalidSubscription as error:
         notes = [{"code": NOT_COMPILABLE, "attribute": "", "detail": str(error)}]
     flagged = is_flagged(notes)

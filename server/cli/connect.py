@@ -100,12 +100,18 @@ def connect(
         dead_letters=dead_letters,
         idle_seconds=wait,
     )
-    reader = hashlib.sha256("\n".join([broker.shown, group, *topic]).encode()).hexdigest()[:16]
-    journal = None
-    if broker.protocol in ("MQTT", "AMQP"):  # the others give each message an id
-        journal = (state or _state_folder()) / f"{broker.protocol.lower()}-{reader}.json"
+    journal = _journal(broker, group, topic, state)
     begun = f"reading {', '.join(topic)} of {broker.shown}"
     _run(server, broker, options, group=group, create=create, journal=journal, json=json, begun=begun)
+
+
+def _journal(broker: "BrokerUrl", group: str, topic: list[str], state: Path | None) -> Path | None:
+    """Returns the file for ids of messages in the folder `state`. Returns None if the broker gives each message an
+    id."""
+    if broker.protocol not in ("MQTT", "AMQP"):
+        return None
+    reader = hashlib.sha256("\n".join([broker.shown, group, *topic]).encode()).hexdigest()[:16]
+    return (state or _state_folder()) / f"{broker.protocol.lower()}-{reader}.json"
 
 
 def _check_dead_letters(dead_letters: str, broker: "BrokerUrl", topics: "Sequence[Topic]") -> None:

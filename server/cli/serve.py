@@ -108,44 +108,42 @@ def serve(
     # no server starts, it is enabled when the command ends.
     gc.disable()
     context.call_on_close(gc.enable)
+    flags = {
+        "host": host,
+        "port": port,
+        "data": data,
+        "database": database,
+        "tls_certificate": tls_certificate,
+        "tls_key": tls_key,
+        "planner": planner,
+        "shards": shards,
+    }
+    settings = load_settings(config, **flags)
+    if detach:
+        _warn_of_variables(output.warn)
+        options = {f"--{name.replace('_', '-')}": value for name, value in (flags | {"config": config}).items()}
+        given = [text for option, value in options.items() if value is not None for text in (option, str(value))]
+        _show_started(start(given, settings.data, wait), settings.data, wait, json)
+    else:
+        _serve_logged(settings, json)
+
+
+def _warn_of_variables(warn: Callable[[str], None]) -> None:
+    """Warns of each variable of the environment that looks like a setting, but is none."""
     from kindcast.server.settings import unknown_variables
 
-    settings = load_settings(
-        config,
-        host=host,
-        port=port,
-        data=data,
-        database=database,
-        tls_certificate=tls_certificate,
-        tls_key=tls_key,
-        planner=planner,
-        shards=shards,
-    )
+    for name, near in unknown_variables(os.environ):
+        warn(f"the variable {name} has no effect{f'; did you mean {near}?' if near else ''}")
+
+
+def _serve_logged(settings: Any, json: bool) -> None:
+    """Runs the server until it is stopped. If the log is JSON, all that is said about the server is in the log."""
     logs_json = settings.log_format == "json"
-    warnings = [
-        f"the variable {name} has no effect{f'; did you mean {near}?' if near else ''}"
-        for name, near in unknown_variables(os.environ)
-    ]
-    for each in warnings if detach or not logs_json else ():
-        output.warn(each)
-    if detach:
-        flags = {
-            "--host": host,
-            "--port": port,
-            "--data": data,
-            "--database": database,
-            "--tls-certificate": tls_certificate,
-            "--tls-key": tls_key,
-            "--planner": planner,
-            "--shards": shards,
-            "--config": config,
-        }
-        given = [text for flag, value in flags.items() if value is not None for text in (flag, str(value))]
-        _show_started(start(given, settings.data, wait), settings.data, wait, json)
-        return
+    if not logs_json:
+        _warn_of_variables(output.warn)
     with logged(settings.log_format, settings.log_level):
-        for each in warnings if logs_json else ():
-            _log.warning(each)
+        if logs_json:
+            _warn_of_variables(_log.warning)
         try:
             _serve(settings, json)
         except CommandFailed as error:

@@ -282,6 +282,22 @@ class _Hidden(Exception):
 
 
 @dataclass(slots=True)
+class _Page:
+    """The next messages of a subscription, and how far their delivery is."""
+
+    subscriber: Subscriber
+    messages: list[StoredMatch]
+    whole: bool
+    """Whether these are all messages that wait."""
+    errors: int
+    """How many attempts failed in a row before."""
+    after: int
+    """The position of the message that was delivered last."""
+    written: asyncio.Future[None] | None = None
+    """Done when the progress so far is on disk."""
+
+
+@dataclass(slots=True)
 class Courier:
     """Delivers for any number of subscriptions, each in its own task, on one event loop. After `stopping` is set,
     nothing more is sent."""
@@ -333,98 +349,94 @@ class Courier:
             while True:
                 announced.clear()
                 try:
-                    subscriber, page, whole = await self._read(number, alone=alone)
+                    page = await self._read(number, alone=alone)
                 except RecordDamaged as error:
                     return await self._stopped_by(number, error)
                 except _Hidden as error:
                     return await self._not_sent(error.subscriber, error.match, str(error))
-                if subscriber is None or not page:
+                if page is None:
                     return None
-                errors = subscriber.consecutive_errors if subscriber.status == "failing" else 0
-                if (due := self._due(subscriber, errors)) > CLOCK.now():
+                if (due := self._due(page.subscriber, page.errors)) > CLOCK.now():
                     return due
-                if not alone and self._pages_bytes + _size(page) > PAGES_BYTES:
-                    group = next(_groups(subscriber, page, self._failed_group.get(number)))
-                    slot = self._slot(subscriber, group, errors)
-                    del page, group
+                if not alone and self._pages_bytes + _size(page.messages) > PAGES_BYTES:
+                    slot = self._slot(page, next(_groups(page, self._failed_group.get(number))))
+                    del page
                     await early.enter_async_context(slot)
                     alone = True
                     continue
                 taken = early.pop_all() if alone else None
                 alone = False
-                again = await self._deliver_page(number, announced, subscriber, page, whole, errors, taken)
+                again = await self._deliver_page(page, announced, taken)
                 del page
                 if again is None or again > CLOCK.now():
                     return again
 
-    async def _deliver_page(
-        self,
-        number: int,
-        announced: asyncio.Event,
-        subscriber: Subscriber,
-        page: list[StoredMatch],
-        whole: bool,
-        errors: int,
-        slot: AsyncExitStack | None,
-    ) -> float | None:
-        """Delivers messages. `whole`: these are all that wait. `slot` is for the first request, if it was taken before.
-        Returns when to read again, like `deliver`."""
-        after = subscriber.start
-        written: asyncio.Future[None] | None = None
-        if subscriber.last_success is not None and not errors:  # perhaps from before a restart
-            self.endpoints.note(_endpoint(subscriber), answered=True)
-        size = _size(page)
+    async def _deliver_page(self, page: _Page, announced: asyncio.Event, slot: AsyncExitStack | None) -> float | None:
+        """Delivers messages. `slot` is for the first request, if it was taken before. Returns when to read again, like
+        `deliver`."""
+        number = page.subscriber.number
+        if page.subscriber.last_success is not None and not page.errors:  # perhaps from before a restart
+            self.endpoints.note(_endpoint(page.subscriber), answered=True)
+        size = _size(page.messages)
         self._pages_bytes += size
         try:
-            for group in _groups(subscriber, page, self._failed_group.get(number)):
-                async with slot or self._slot(subscriber, group, errors):
+            for group in _groups(page, self._failed_group.get(number)):
+                async with slot or self._slot(page, group):
                     slot = None
-                    # Waiting for the slot may have taken long: was the subscription paused, deleted or acknowledged
-                    # meanwhile?
-                    if announced.is_set() or self.stopping:
-                        announced.clear()
-                        whole = False  # the announcement may be about a message after the page
-                        before, start = subscriber, subscriber.start
-                        if number in self.changed:
-                            self.changed.discard(number)
-                            if written is not None:
-                                await written
-                            start = after  # what is on disk, unless a replay began
-                        called = await self._called(number)
-                        if called is None or _batch(called) != _batch(before) or called.start < start:
-                            return CLOCK.now()  # it ends, the page must be grouped differently, or a replay began
-                        subscriber = called
-                    if not (group := [match for match in group if match.position > subscriber.start]):
+                    if not await self._may_continue(page, announced):
+                        return CLOCK.now()
+                    if not (group := [match for match in group if match.position > page.subscriber.start]):
                         continue
                     if (fence := self.broker.leases.fence(number)) is None:
                         return None  # another server delivers
-                    if (due := self._due(subscriber, errors)) > CLOCK.now():
+                    if (due := self._due(page.subscriber, page.errors)) > CLOCK.now():
                         return due
-                    outcome = await self._attempt(subscriber, group)
+                    outcome = await self._attempt(page.subscriber, group)
                 if outcome.kind != "delivered":
                     self._failed_group[number] = group[0].position, group[-1].position
-                    step = self._step(subscriber, after, group[0], outcome, errors, fence)
+                    step = self._step(page.subscriber, page.after, group[0], outcome, page.errors, fence)
                     await self.progress.add(step)
                     return step.next_attempt_at
-                self._failed_group.pop(number, None)
-                for match in group:
-                    written = self.progress.add(self._step(subscriber, after, match, outcome, 0, fence))
-                    after = match.position
-                errors = 0
-                if subscriber.throttling is not None:
-                    return outcome.at + subscriber.throttling
+                self._note_delivered(page, group, outcome, fence)
+                if page.subscriber.throttling is not None:
+                    return outcome.at + page.subscriber.throttling
         finally:
             self._pages_bytes -= size
-            if written is not None:
-                await written  # the next page begins after what is on disk
+            if page.written is not None:
+                await page.written  # the next page begins after what is on disk
         # Later messages would have been announced.
-        return None if whole and not announced.is_set() else CLOCK.now()
+        return None if page.whole and not announced.is_set() else CLOCK.now()
 
-    def _slot(
-        self, subscriber: Subscriber, group: Sequence[StoredMatch], errors: int
-    ) -> contextlib.AbstractAsyncContextManager[None]:
+    async def _may_continue(self, page: _Page, announced: asyncio.Event) -> bool:
+        """Whether the rest of the page may be sent as it is. Waiting for a slot may have taken long: the subscription
+        is read again if it was announced meanwhile."""
+        if not (announced.is_set() or self.stopping):
+            return True
+        announced.clear()
+        page.whole = False  # the announcement may be about a message after the page
+        number, start = page.subscriber.number, page.subscriber.start
+        if number in self.changed:
+            self.changed.discard(number)
+            if page.written is not None:
+                await page.written
+            start = page.after  # what is on disk, unless a replay began
+        called = await self._called(number)
+        if called is None or _batch(called) != _batch(page.subscriber) or called.start < start:
+            return False  # it ends, the page must be grouped differently, or a replay began
+        page.subscriber = called
+        return True
+
+    def _note_delivered(self, page: _Page, group: Sequence[StoredMatch], outcome: Outcome, fence: int) -> None:
+        """Has the progress written while the next request is sent."""
+        self._failed_group.pop(page.subscriber.number, None)
+        for match in group:
+            page.written = self.progress.add(self._step(page.subscriber, page.after, match, outcome, 0, fence))
+            page.after = match.position
+        page.errors = 0
+
+    def _slot(self, page: _Page, group: Sequence[StoredMatch]) -> contextlib.AbstractAsyncContextManager[None]:
         """Returns a slot for a request with these messages."""
-        return self.endpoints.slot(_endpoint(subscriber), failing=errors > 0, size=_size(group))
+        return self.endpoints.slot(_endpoint(page.subscriber), failing=page.errors > 0, size=_size(group))
 
     async def _attempt(self, subscriber: Subscriber, group: Sequence[StoredMatch]) -> Outcome:
         """Sends one request with these messages. Notes whether the endpoint answered, and how fast."""
@@ -451,7 +463,7 @@ class Courier:
 
     async def _not_sent(self, subscriber: Subscriber, match: StoredMatch, detail: str) -> float | None:
         """Records a failed attempt for the next message, which cannot be sent. Returns when to try again."""
-        errors = subscriber.consecutive_errors if subscriber.status == "failing" else 0
+        errors = _errors(subscriber)
         if (due := self._due(subscriber, errors)) > CLOCK.now():
             return due
         if (fence := self.broker.leases.fence(subscriber.number)) is None:
@@ -497,25 +509,27 @@ class Courier:
             )
         return None
 
-    async def _read(self, number: int, *, alone: bool) -> tuple[Subscriber | None, list[StoredMatch], bool]:
-        """Returns the subscription (None if its sink may not be called), its next messages (`alone`: those of one
-        request), and whether these are all that wait. Reads the store once."""
+    async def _read(self, number: int, *, alone: bool) -> _Page | None:
+        """Returns the next messages of the subscription (`alone`: those of one request). Returns None if there are
+        none, or its sink may not be called. Reads the store once."""
 
-        def read(connection: Connection) -> tuple[Subscriber | None, list[StoredMatch], bool]:
+        def read(connection: Connection) -> _Page | None:
             subscriber = _if_called(find_subscriber(connection, number))
             if subscriber is None:
-                return None, [], True
+                return None
             most = _batch(subscriber) or 1
             if not alone:
                 most = max(PAGE_MESSAGES, most)
             page = read_matches(connection, number, after=subscriber.start, limit=most, byte_budget=PAGE_BYTES)
-            if page and (reason := self._hidden(connection, subscriber)) is not None:
+            if not page:
+                return None
+            if (reason := self._hidden(connection, subscriber)) is not None:
                 raise _Hidden(subscriber, page[0], reason)
-            whole = len(page) < most and sum(len(match.body) for match in page) < PAGE_BYTES
-            return subscriber, page, whole
+            whole = len(page) < most and _size(page) < PAGE_BYTES
+            return _Page(subscriber, page, whole, _errors(subscriber), after=subscriber.start)
 
         if self.stopping:
-            return None, [], True
+            return None
         async with self._reading_alone if alone else self._turn(number):  # it holds a slot, which others wait for
             return await self.broker.read(read)
 
@@ -591,18 +605,21 @@ def _batch(subscriber: Subscriber) -> int | None:
     return (subscriber.protocolsettings or {}).get("batch")
 
 
-def _groups(
-    subscriber: Subscriber, page: list[StoredMatch], failed: tuple[int, int] | None
-) -> Iterator[list[StoredMatch]]:
+def _errors(subscriber: Subscriber) -> int:
+    """Returns how many attempts have failed in a row."""
+    return subscriber.consecutive_errors if subscriber.status == "failing" else 0
+
+
+def _groups(page: _Page, failed: tuple[int, int] | None) -> Iterator[list[StoredMatch]]:
     """Yields the page in groups, one per request. A request that `failed` before, given by its first and last position,
     has the same messages again."""
-    size, start = _batch(subscriber) or 1, 0
-    while start < len(page):
+    messages, size, start = page.messages, _batch(page.subscriber) or 1, 0
+    while start < len(messages):
         end = start + size
-        if failed is not None and page[start].position == failed[0]:
-            again = sum(match.position <= failed[1] for match in page[start:end])
+        if failed is not None and messages[start].position == failed[0]:
+            again = sum(match.position <= failed[1] for match in messages[start:end])
             end = start + max(1, again)
-        yield page[start:end]
+        yield messages[start:end]
         start = end
 
 

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from standardwebhooks import Webhook
 
-from kindcast.server.delivery.outbox import Courier, _groups, _throttled_until
+from kindcast.server.delivery.outbox import Courier, _groups, _Page, _throttled_until
 from kindcast.server.store.deliveries import StoredMatch, Subscriber
 from tests.harness.application import problem_code, running_application, show, subscribe, ticket
 from tests.harness.receiver import Receiver, running_receiver
@@ -234,7 +234,7 @@ def test_groups_are_the_page_in_order(positions: list[int], size: int | None, fa
     class Asking:
         protocolsettings = None if size is None else {"batch": size}
 
-    groups = list(_groups(Asking(), page, failed))  # type: ignore[arg-type]
+    groups = list(_groups(_Page(cast(Subscriber, Asking()), page, True, 0, after=0), failed))
     assert [match for group in groups for match in group] == page
     assert all(1 <= len(group) <= (size or 1) for group in groups)
     if failed is not None and groups and failed[0] == positions[0]:

@@ -528,7 +528,7 @@ def _validation_problem(error: RequestValidationError) -> Problem:
         if each["type"] == "json_invalid":
             return Problem("malformed-json", "the body is not JSON", errors=[{"detail": each["msg"]}])
         context = each.get("ctx") or {}
-        words = _OF_PATTERNS.get(context.get("pattern")) or _OWN_WORDS.get(each["type"])
+        words = _OF_PATTERNS.get(context.get("pattern", "")) or _OWN_WORDS.get(each["type"])
         fault: dict[str, Any] = {"detail": words or each["msg"].removeprefix("Value error, ")}
         if (near := context.get("near")) is not None:
             fault["detail"] += f"; did you mean {near}?"

@@ -18,7 +18,8 @@ import time
 from collections.abc import AsyncIterator, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field, replace
-from typing import Any
+from functools import lru_cache
+from typing import Any, TypeVar
 
 import numpy as np
 from sqlalchemy import Connection
@@ -38,6 +39,7 @@ from kindcast.server.delivery.message import (
     notice_of,
 )
 from kindcast.server.delivery.protocols import DEFAULT_PROTOCOL, PROTOCOLS, Sender
+from kindcast.server.delivery.turns import Look, Looks
 from kindcast.server.delivery.webhook import Delivery, Outcome
 from kindcast.server.errors import HiddenAttribute, RecordDamaged, StoreDamaged, StoreUnavailable
 from kindcast.server.security.egress import SinkRefused, check_sink
@@ -49,8 +51,6 @@ from kindcast.server.store.deliveries import (
     StoredMatch,
     Subscriber,
     awaiting_webhooks,
-    find_subscriber,
-    read_matches,
     record_progress,
     with_sinks,
 )
@@ -61,6 +61,8 @@ __all__ = ["Endpoints", "Outbox", "RetrySchedule", "Trial", "progress_queue"]
 
 
 log = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 # The retry schedule of failed webhooks. The delays are the setting `webhook_delays_seconds`. Jitter spreads the
 # attempts of webhooks that failed at the same time.
@@ -265,9 +267,8 @@ LONGEST_SHARED_PAUSE_SECONDS = 60.0
 a large host with unrelated customers. The subscription itself obeys Retry-After in full."""
 
 
-READS_AT_ONCE = 2
-"""How many couriers may read the store at the same time, so that a burst for thousands of webhooks leaves connections
-for readers who pull. Couriers of slow endpoints read one after the other, so that the others do not wait for them."""
+READS_ALONE = 2
+"""How many couriers may read the messages of one request at the same time."""
 
 QUIET_SECONDS = 0.02
 """How long the courier of a slow endpoint waits for the other couriers to finish before it reads."""
@@ -305,14 +306,14 @@ class Courier:
     broker: Broker
     senders: Mapping[str, Sender]
     endpoints: Endpoints
+    looks: Looks
     progress: WriteQueue[Progress]
     schedule: RetrySchedule
     stopping: bool = False
     changed: set[int] = field(default_factory=set)
     """Subscriptions whose messages are being delivered, and that changed meanwhile: not only matches were added."""
-    _reading: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(READS_AT_ONCE))
     _reading_for_slow: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(1))
-    _reading_alone: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(READS_AT_ONCE))
+    _reading_alone: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(READS_ALONE))
     _failed_group: dict[int, tuple[int, int]] = field(default_factory=dict)
     """Subscription number → first and last position of the failed request. It is tried again with the same messages."""
     _pages_bytes: int = 0  # in memory
@@ -486,14 +487,11 @@ class Courier:
     async def _called(self, number: int) -> Subscriber | None:
         """Returns the subscription if its sink may be called and its creator may see its matches, else None."""
 
-        def read(connection: Connection) -> Subscriber | None:
-            called = _if_called(find_subscriber(connection, number))
-            return None if called is None or self._hidden(connection, called) is not None else called
+        def read(look: Look) -> Subscriber | None:
+            called = _if_called(look.subscriber(number))
+            return None if called is None or self._hidden(look.connection, called) is not None else called
 
-        if self.stopping:
-            return None
-        async with self._turn(number):
-            return await self.broker.read(read)
+        return None if self.stopping else await self._ask(number, read)
 
     def _reader(self, subscriber: Subscriber) -> Reader:
         """Returns the reader whose roles decide what is hidden: the creator of the subscription."""
@@ -511,40 +509,40 @@ class Courier:
 
     async def _read(self, number: int, *, alone: bool) -> _Page | None:
         """Returns the next messages of the subscription (`alone`: those of one request). Returns None if there are
-        none, or its sink may not be called. Reads the store once."""
+        none, or its sink may not be called."""
 
-        def read(connection: Connection) -> _Page | None:
-            subscriber = _if_called(find_subscriber(connection, number))
+        def read(look: Look) -> _Page | None:
+            subscriber = _if_called(look.subscriber(number))
             if subscriber is None:
                 return None
             most = _batch(subscriber) or 1
             if not alone:
                 most = max(PAGE_MESSAGES, most)
-            page = read_matches(connection, number, after=subscriber.start, limit=most, byte_budget=PAGE_BYTES)
+            page = look.read(number, after=subscriber.start, limit=most, byte_budget=PAGE_BYTES)
             if not page:
                 return None
-            if (reason := self._hidden(connection, subscriber)) is not None:
+            if (reason := self._hidden(look.connection, subscriber)) is not None:
                 raise _Hidden(subscriber, page[0], reason)
             whole = len(page) < most and _size(page) < PAGE_BYTES
             return _Page(subscriber, page, whole, _errors(subscriber), after=subscriber.start)
 
         if self.stopping:
             return None
-        async with self._reading_alone if alone else self._turn(number):  # it holds a slot, which others wait for
-            return await self.broker.read(read)
+        if not alone:
+            return await self._ask(number, read)
+        async with self._reading_alone:  # it holds a slot, which others wait for
+            return await self.broker.read(lambda connection: read(Look(connection, [number])))
 
-    @asynccontextmanager
-    async def _turn(self, number: int) -> AsyncIterator[None]:
-        """A turn to read the store."""
+    async def _ask(self, number: int, question: Callable[[Look], T]) -> T:
+        """Asks the store about a subscription. Couriers of slow endpoints ask one after the other, so that the others
+        do not wait for them."""
         if number not in self._slow:
-            async with self._reading:
-                yield
-            return
+            return await self.looks.look(number, number, question)
         async with self._reading_for_slow:
             if self._prompt:
                 with contextlib.suppress(TimeoutError):
                     await asyncio.wait_for(self._quiet.wait(), QUIET_SECONDS)
-            yield
+            return await self.looks.look(number, number, question)
 
     def _step(
         self, subscriber: Subscriber, after: int, match: StoredMatch, outcome: Outcome, errors: int, fence: int
@@ -673,9 +671,14 @@ def _addressed(subscriber: Subscriber, id: str, body: bytes, *, batch: bool = Fa
 
 
 def _endpoint(subscriber: Subscriber) -> str:
-    """Returns the endpoint of the sink. A sink that is refused today, though it was accepted when it was stored, is its
+    """Returns the endpoint of the sink."""
+    return _endpoint_of(subscriber.sink or "")
+
+
+@lru_cache(maxsize=1_024)
+def _endpoint_of(sink: str) -> str:
+    """Returns the endpoint of a sink. A sink that is refused today, though it was accepted when it was stored, is its
     own endpoint."""
-    sink = subscriber.sink or ""
     try:
         return check_sink(sink, allow_private=True).endpoint
     except SinkRefused:
@@ -790,6 +793,7 @@ class Outbox:
             broker,
             self._senders,
             Endpoints(settings.webhook_concurrency, settings.webhook_concurrency_per_endpoint),
+            Looks(broker),
             self._progress,
             RetrySchedule(settings.webhook_delays_seconds, settings.webhook_jitter),
         )

@@ -38,8 +38,15 @@ from kindcast.server.delivery.message import (
     subscriber_of,
 )
 from kindcast.server.delivery.service import DeliveryService, Wakeups
-from kindcast.server.delivery.turns import Looks
-from kindcast.server.errors import HiddenAttribute, RecordDamaged, ServerError, StoreDamaged, StoreUnavailable
+from kindcast.server.delivery.turns import Look, Looks
+from kindcast.server.errors import (
+    HiddenAttribute,
+    RecordDamaged,
+    ServerError,
+    StoreDamaged,
+    StoreUnavailable,
+    UnknownSubscription,
+)
 from kindcast.server.security.keys import Claim, check_ticket
 from kindcast.server.security.permissions import Reader
 from kindcast.server.store.deliveries import (
@@ -47,10 +54,7 @@ from kindcast.server.store.deliveries import (
     StoredMatch,
     Subscriber,
     acknowledge,
-    find_subscriber,
-    read_matches,
 )
-from kindcast.server.store.matches import find_positions
 from kindcast.server.strict_json import MalformedJson
 from kindcast.server.worker_threads import run_to_the_end, short_turns
 
@@ -114,11 +118,11 @@ async def pull(
     Raises `UnknownSubscription`, `HiddenAttribute`, `InvalidCursor`, `CursorGone`, and what `turn` raises.
     """
 
-    def read(connection: Connection, most: int = SMALL_PAGE_BYTES) -> _Pulled:
-        subscriber = subscriber_of(connection, id)
-        reader.check(connection, subscriber.number)
-        start = start_of(connection, subscriber, after)
-        found = read_matches(connection, subscriber.number, after=start, limit=limit, byte_budget=most)
+    def read(look: Look, most: int = SMALL_PAGE_BYTES) -> _Pulled:
+        subscriber = _known(look, id)
+        reader.check(look.connection, subscriber.number)
+        start = start_of(look.connection, subscriber, after)
+        found = look.read(subscriber.number, after=start, limit=limit, byte_budget=most)
         over = bool(found) or _has_expired(subscriber)
         if most == SMALL_PAGE_BYTES and sum(len(match.body) for match in found) >= most:
             return _Pulled(subscriber, over, None)
@@ -129,10 +133,10 @@ async def pull(
 
     def read_large(connection: Connection) -> _Pulled:
         with short_turns():
-            return read(connection, MAX_PAGE_BYTES)
+            return read(Look(connection, [id]), MAX_PAGE_BYTES)
 
     async def look() -> _Pulled:
-        return await delivery.looks.look(("pull", id, after, limit, reader.roles), read)
+        return await delivery.looks.look(("pull", id, after, limit, reader.roles), id, read)
 
     found = await look()
     if wait > 0 and not found.over:
@@ -143,6 +147,13 @@ async def pull(
         whole = (await delivery.broker.read(read_large)).body
     assert whole is not None, "any page may be read in its turn"
     return whole
+
+
+def _known(look: Look, id: str) -> Subscriber:
+    subscriber = look.subscriber(id)
+    if subscriber is None:
+        raise UnknownSubscription(id)
+    return subscriber
 
 
 async def _wait_for(look: Callable[[], Awaitable[_Pulled]], wakeups: Wakeups, found: _Pulled, wait: float) -> _Pulled:
@@ -236,14 +247,14 @@ async def find_start(looks: Looks, id: str, after: str | None, reader: Reader) -
     """Checks the request of a reader before the answer begins. Raises `UnknownSubscription`, `HiddenAttribute`,
     `InvalidCursor`, `CursorGone`."""
 
-    def read(connection: Connection) -> Start:
-        subscriber = subscriber_of(connection, id)
-        reader.check(connection, subscriber.number)
-        start = start_of(connection, subscriber, after)
-        over = _has_expired(subscriber) and not find_positions(connection, subscriber.number, after=start, limit=1)
+    def read(look: Look) -> Start:
+        subscriber = _known(look, id)
+        reader.check(look.connection, subscriber.number)
+        start = start_of(look.connection, subscriber, after)
+        over = _has_expired(subscriber) and not look.has_more(subscriber.number, start)
         return Start(subscriber, start, reader, over)
 
-    return await looks.look(("start", id, after, reader.roles), read)
+    return await looks.look(("start", id, after, reader.roles), id, read)
 
 
 async def follow(
@@ -312,16 +323,15 @@ async def _next_page(
     and whether there are more. A large event is read, and its message is made, within a `turn`."""
     number = start.subscriber.number
 
-    def read(connection: Connection) -> tuple[Subscriber | None, list[StoredMatch], bool]:
-        start.reader.check(connection, number)  # an attribute may have been hidden meanwhile
-        if (subscriber := find_subscriber(connection, number)) is None:
+    def read(look: Look) -> tuple[Subscriber | None, list[StoredMatch], bool]:
+        start.reader.check(look.connection, number)  # an attribute may have been hidden meanwhile
+        if (subscriber := look.subscriber(number)) is None:
             return None, [], False
         refuse_gone(subscriber, after)
-        found = read_matches(connection, number, after=after, limit=PAGE_MESSAGES, byte_budget=PAGE_BYTES)
-        more = bool(found) and bool(find_positions(connection, number, after=found[-1].position, limit=1))
-        return subscriber, found, more
+        found = look.read(number, after=after, limit=PAGE_MESSAGES, byte_budget=PAGE_BYTES)
+        return subscriber, found, bool(found) and look.has_more(number, found[-1].position)
 
-    look = partial(looks.look, ("follow", number, after, start.reader.roles), read)
+    look = partial(looks.look, ("follow", number, after, start.reader.roles), number, read)
     subscriber, found, more = await look()
     if subscriber is None or not found:
         return subscriber, after, iter(()), more

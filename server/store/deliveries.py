@@ -14,17 +14,17 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass
 from heapq import merge
 from itertools import groupby
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import sqlalchemy as sa
-from sqlalchemy import Column, ColumnElement, Connection, Select, Table, bindparam, select
+from sqlalchemy import Column, ColumnElement, Connection, Row, Select, Table, bindparam, select
 from sqlalchemy.dialects import postgresql, sqlite
 
 from kindcast.server.cloudevents import is_whole
 from kindcast.server.errors import RecordDamaged
 from kindcast.server.store import event_days
 from kindcast.server.store import matches as match_store
-from kindcast.server.store.matches import binding_of, count_matches, discard_before, find_positions, matched_after
+from kindcast.server.store.matches import bindings_of, count_matches, discard_before, find_positions, matched_after
 from kindcast.server.store.older_matches import matches as older_table
 from kindcast.server.store.tables import attempts, events, ledger, match_lists, metadata, retractions, subscriptions
 from kindcast.server.store.tables import expiry_notices as notices
@@ -33,6 +33,7 @@ __all__ = [
     "DISABLED",
     "NOTICE_SECONDS",
     "DeadLetter",
+    "MatchReader",
     "Progress",
     "StoredMatch",
     "Subscriber",
@@ -44,6 +45,7 @@ __all__ = [
     "due_notices",
     "end_of_log",
     "find_subscriber",
+    "find_subscribers",
     "forget_notices",
     "is_dead",
     "list_dead",
@@ -61,12 +63,17 @@ __all__ = [
 
 _log = logging.getLogger("kindcast.store")
 
+T = TypeVar("T")
+
 NUMBERS_PER_QUERY = 500
 """The maximum number of subscription numbers in one IN list. It is far below SQLite's limit of parameters, and large
 enough that the other costs do not matter."""
 FIRST_PORTION = 8
 """The number of events that a page reads first. PostgreSQL's driver holds all rows of a query, so one query for a whole
 page could take the memory of hundreds of large events."""
+
+SHARED_BYTES = 4 << 20
+"""How much of the events that were read last is kept for the next subscription of the same transaction."""
 
 MANY_NUMBERS = 5_000
 """For more numbers than this, all subscriptions with a sink are read instead."""
@@ -287,50 +294,117 @@ def find_subscriber(connection: Connection, key: str | int) -> Subscriber | None
     return None if row is None else Subscriber(**row._mapping)
 
 
+def find_subscribers(connection: Connection, keys: Collection[int | str]) -> Iterator[Subscriber]:
+    """Yields the subscriptions with these numbers or ids."""
+    numbers = sorted(key for key in keys if isinstance(key, int))
+    ids = sorted(key for key in keys if isinstance(key, str))
+    for column, mine in ((subscriptions.c.number, numbers), (subscriptions.c.id, ids)):
+        for some in _portions(mine):
+            for row in connection.execute(_SUBSCRIBER.where(column.in_(some))):
+                yield Subscriber(**row._mapping)
+
+
 def read_matches(connection: Connection, number: int, *, after: int, limit: int, byte_budget: int) -> list[StoredMatch]:
-    """Returns the next matches of a subscription after a cursor, in order. There are fewer than `limit` if their events
-    fill the byte budget (there is at least one), or if one is damaged: then the result ends before it. Cost: that of
-    `find_positions`, and one lookup per event. Raises `RecordDamaged` if the first event is damaged."""
-    found: list[StoredMatch] = []
-    positions = find_positions(connection, number, after=after, limit=limit)
-    try:
-        for some in _portions(positions, FIRST_PORTION):
-            for match in _read_at(connection, number, some):
-                found.append(match)
-                byte_budget -= len(match.body)
-                if byte_budget <= 0:
-                    return found
-    except RecordDamaged:
-        if not found:
-            raise
-    return found
+    """Returns the next matches of a subscription, as `MatchReader.read`."""
+    return MatchReader(connection).read(number, after=after, limit=limit, byte_budget=byte_budget)
 
 
-def _read_at(connection: Connection, number: int, positions: Sequence[int]) -> Iterator[StoredMatch]:
-    """Yields the matches of a subscription at these positions. It must have a match at each."""
-    days = event_days.has_days(connection)
-    new = _stored(connection, _EVENTS[days].where(match_lists.c.position.in_(positions)), number)
-    if not match_store.has_older(connection):
-        return new
-    mine = (older_table.c.subscription == number) & older_table.c.position.in_(positions)
-    older = _stored(connection, _OLDER_EVENTS[days].where(mine), number)
-    return (next(same) for _, same in groupby(merge(new, older, key=_position), key=_position))
+class MatchReader:
+    """Reads the matches of some subscriptions in one transaction. An event that several of them got is read and checked
+    once."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._snapshot = match_store.Snapshot(connection)
+        self._has_older = self._snapshot.reach.older_from > 0
+        self._read_last: dict[int, _Event] = {}
+        """The events that were read last, by position, up to `SHARED_BYTES`."""
+        self._bytes = 0
+
+    def read(self, number: int, *, after: int, limit: int, byte_budget: int) -> list[StoredMatch]:
+        """Returns the next matches of a subscription after a cursor, in order. There are fewer than `limit` if their
+        events fill the byte budget (there is at least one), or if one is damaged: then the result ends before it. Cost:
+        that of `find_positions`, and one lookup per event. Raises `RecordDamaged` if the first event is damaged."""
+        found: list[StoredMatch] = []
+        positions = self._snapshot.positions(number, after=after, limit=limit)
+        try:
+            for some in _portions(positions, FIRST_PORTION):
+                for match in self._read_at(number, some):
+                    found.append(match)
+                    byte_budget -= len(match.body)
+                    if byte_budget <= 0:
+                        return found
+        except RecordDamaged:
+            if not found:
+                raise
+        return found
+
+    def has_more(self, number: int, after: int) -> bool:
+        """Whether a subscription has a match after this position."""
+        return bool(self._snapshot.positions(number, after=after, limit=1))
+
+    def _read_at(self, number: int, positions: Sequence[int]) -> Iterator[StoredMatch]:
+        """Yields the matches of a subscription at these positions. It must have a match at each."""
+        if not self._has_older:
+            return self._shared(number, positions)
+        days = event_days.has_days(self._connection)
+        mine = (older_table.c.subscription == number) & older_table.c.position.in_(positions)
+        older = (_Event.of(row).match(number) for row in _rows(self._connection, _OLDER_EVENTS[days].where(mine)))
+        both = merge(self._shared(number, positions), older, key=_position)
+        return (next(same) for _, same in groupby(both, key=_position))
+
+    def _shared(self, number: int, positions: Sequence[int]) -> Iterator[StoredMatch]:
+        if self._read_last.keys() >= set(positions):
+            yield from (self._read_last[position].match(number) for position in positions)
+            return
+        query = _EVENTS[event_days.has_days(self._connection)].where(match_lists.c.position.in_(positions))
+        for row in _rows(self._connection, query):
+            event = _Event.of(row)
+            self._keep(event)
+            yield event.match(number)
+
+    def _keep(self, event: "_Event") -> None:
+        if self._bytes + event.size > SHARED_BYTES:
+            self._read_last, self._bytes = {}, 0
+        self._read_last[event.row.position] = event
+        self._bytes += event.size
+
+
+@dataclass(frozen=True, slots=True)
+class _Event:
+    """An event at a position, with the bindings of its matches by subscription. Those of an older layout are the
+    bindings of one match."""
+
+    row: Row[Any]
+    bindings: Mapping[int, str | None] | None
+
+    @classmethod
+    def of(cls, row: Row[Any]) -> "_Event":
+        """Raises `RecordDamaged` if the event is damaged."""
+        if not is_whole(row.body, row.digest):
+            raise RecordDamaged(row.sequence, row.position)
+        return cls(row, None if row.subscriptions is None else bindings_of(row.subscriptions, row.bindings))
+
+    @property
+    def size(self) -> int:
+        """About the bytes of its texts."""
+        return len(self.row.body) + sum(len(each or "") for each in (self.bindings or {}).values())
+
+    def match(self, number: int) -> StoredMatch:
+        """Returns the match of a subscription."""
+        row = self.row
+        gone = None if row.withdrawn is None else (row.withdrawn, row.withdrawn_source, row.withdrawn_id)
+        bindings = row.bindings if self.bindings is None else self.bindings.get(number)
+        return StoredMatch(row.position, row.sequence, row.body, bindings, row.vocabulary_version, gone)
 
 
 def _position(match: StoredMatch) -> int:
     return match.position
 
 
-def _stored(connection: Connection, query: Select[Any], number: int) -> Iterator[StoredMatch]:
+def _rows(connection: Connection, query: Select[Any]) -> Iterator[Row[Any]]:
     with connection.execute(query) as rows:
-        for row in rows:
-            if not is_whole(row.body, row.digest):
-                raise RecordDamaged(row.sequence, row.position)
-            gone = None if row.withdrawn is None else (row.withdrawn, row.withdrawn_source, row.withdrawn_id)
-            bindings = (
-                row.bindings if row.subscriptions is None else binding_of(number, row.subscriptions, row.bindings)
-            )
-            yield StoredMatch(row.position, row.sequence, row.body, bindings, row.vocabulary_version, gone)
+        yield from rows
 
 
 def end_of_log(connection: Connection) -> int:
@@ -473,7 +547,7 @@ def record_progress(connection: Connection, progress: Iterable[Progress]) -> set
     updates: list[dict[str, Any]] = []
     delivered = 0
     rescued: Counter[int] = Counter()
-    for subscriber in _find_subscribers(connection, attempted):
+    for subscriber in find_subscribers(connection, attempted):
         steps = attempted[subscriber.number]
         state = _state_after(subscriber, steps)
         if state["_status"] != subscriber.status:
@@ -539,12 +613,6 @@ def _count_delivered(connection: Connection, number: int, after: int, through: i
     connection.execute(ledger.update().values(delivered=ledger.c.delivered + sign * delivered))
 
 
-def _find_subscribers(connection: Connection, numbers: Collection[int]) -> Iterator[Subscriber]:
-    for some in _portions(sorted(numbers)):
-        for row in connection.execute(_SUBSCRIBER.where(subscriptions.c.number.in_(some))):
-            yield Subscriber(**row._mapping)
-
-
 def _counters(subscriber: Subscriber, steps: Sequence[Progress]) -> dict[str, Any]:
     """Returns the parameters of `_UPDATE` that count attempts and keep the last ones."""
     successes = [step for step in steps if step.outcome == "delivered"]
@@ -588,7 +656,7 @@ def _attempt(step: Progress) -> dict[str, Any]:
     }
 
 
-def _portions(numbers: Sequence[int], first: int = NUMBERS_PER_QUERY) -> Iterator[Sequence[int]]:
+def _portions(numbers: Sequence[T], first: int = NUMBERS_PER_QUERY) -> Iterator[Sequence[T]]:
     """Yields the numbers in portions: `first` numbers, then four times as many each time, up to `NUMBERS_PER_QUERY`."""
     start, size = 0, first
     while start < len(numbers):

@@ -25,6 +25,7 @@ import zlib
 from collections import Counter, OrderedDict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import groupby, islice
 from typing import Any, NamedTuple
 
@@ -49,7 +50,8 @@ __all__ = [
     "Block",
     "MatchCache",
     "MatchList",
-    "binding_of",
+    "Snapshot",
+    "bindings_of",
     "cache_of",
     "check_bindings",
     "count_matches",
@@ -136,11 +138,9 @@ def pack_bindings(told: Sequence[str | None]) -> bytes | None:
     return zlib.compress(text, 1)
 
 
-def binding_of(subscription: int, subscriptions: bytes | None, bindings: bytes | None) -> str | None:
-    """Returns the bindings of one subscription from the columns of its list."""
-    if subscriptions is None or bindings is None:
-        return None
-    return _bindings(bindings)[int(np.searchsorted(unpack(subscriptions), subscription))]
+def bindings_of(subscriptions: bytes, bindings: bytes) -> dict[int, str | None]:
+    """Returns the bindings of each subscription from the columns of their list."""
+    return dict(zip(unpack(subscriptions).tolist(), _bindings(bindings), strict=True))
 
 
 def check_bindings(data: bytes | None, size: int) -> bool:
@@ -278,8 +278,8 @@ def cache_of(connection: Connection) -> MatchCache:
     return found if isinstance(found, MatchCache) else MatchCache()
 
 
-class _Snapshot:
-    """All postings that one transaction sees, as consecutive parts."""
+class Snapshot:
+    """All postings that one transaction sees, as consecutive parts. What the transaction writes later is not seen."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
@@ -304,13 +304,22 @@ class _Snapshot:
             yield self._page(directory, at).of(subscription, after)
         if older is not None:
             yield older_matches.positions_of(self._connection, subscription, max(after + 1, older[0]), older[1])
-        for run in self._tail():
+        for run in self._tail:
             yield run.of(subscription, after)
+
+    def positions(self, subscription: int, *, after: int, limit: int) -> list[int]:
+        """Returns what `find_positions` returns."""
+        found: list[int] = []
+        for positions in self.of(subscription, after):
+            found += positions[: limit - len(found)].tolist()
+            if len(found) >= limit:
+                break
+        return found
 
     def backwards(self, least: int) -> Iterator[Postings]:
         """Yields the postings of lists and pages after the position `least`, newest first. Postings of an older layout
         are not included."""
-        yield from reversed(self._tail())
+        yield from reversed(self._tail)
         directory = self._cache.directory(self._connection, self.reach)
         for at in reversed(np.flatnonzero(directory.last > max(least, self.gone)).tolist()):
             yield self._page(directory, at)
@@ -319,8 +328,9 @@ class _Snapshot:
         block, last, low = int(directory.block[at]), int(directory.last[at]), int(directory.low[at])
         return self._cache.page(self._connection, block, last, low)
 
+    @cached_property
     def _tail(self) -> list[Postings]:
-        """Returns the tail, including what this transaction wrote."""
+        """The tail, including what this transaction wrote."""
         tail = [
             each for each in self._cache.tail(self._connection, self.reach) if each.last > self.reach.folded_through
         ]
@@ -366,12 +376,7 @@ def _read_page(connection: Connection, block: int, last: int, low: int) -> Posti
 def find_positions(connection: Connection, subscription: int, *, after: int, limit: int) -> list[int]:
     """Returns the next positions of a subscription after a cursor, ascending. Cost: one page of each block that may
     contain the subscription, and the tail."""
-    found: list[int] = []
-    for positions in _Snapshot(connection).of(subscription, after):
-        found += positions[: limit - len(found)].tolist()
-        if len(found) >= limit:
-            break
-    return found
+    return Snapshot(connection).positions(subscription, after=after, limit=limit)
 
 
 def matched_between(connection: Connection, after: int, through: int) -> Numbers:
@@ -384,7 +389,7 @@ def matched_between(connection: Connection, after: int, through: int) -> Numbers
 def count_matches(connection: Connection, subscription: int, *, after: int, through: int | None = None) -> int:
     """Returns how many matches a subscription has after one position and up to another."""
     count = 0
-    for positions in _Snapshot(connection).of(subscription, after):
+    for positions in Snapshot(connection).of(subscription, after):
         count += positions.size if through is None else int(np.searchsorted(positions, through, side="right"))
     return count
 
@@ -394,7 +399,7 @@ def count_waiting(connection: Connection, cursors: Mapping[int, int]) -> dict[in
     are left out. Cost: one pass over the pages after the lowest cursor."""
     if not cursors:
         return {}
-    snapshot = _Snapshot(connection)
+    snapshot = Snapshot(connection)
     numbers, after = _arrays(cursors)
     after = np.maximum(after, snapshot.gone)
     counts = np.zeros(numbers.size, dtype=np.int64)
@@ -412,7 +417,7 @@ def matched_after(connection: Connection, cursors: Mapping[int, int]) -> set[int
     recent."""
     if not cursors:
         return set()
-    snapshot = _Snapshot(connection)
+    snapshot = Snapshot(connection)
     numbers, after = _arrays(cursors)
     after = np.maximum(after, snapshot.gone)
     found: set[int] = set()

@@ -13,16 +13,15 @@ from typing import Any
 
 import httpx
 import pytest
-from sqlalchemy import Connection
 from starlette.requests import ClientDisconnect
 from websockets.sync.client import connect
 
 from kindcast.server.api import deliveries
 from kindcast.server.broker import Broker
-from kindcast.server.delivery import receiving, running_delivery
+from kindcast.server.delivery import receiving, running_delivery, turns
 from kindcast.server.delivery.receiving import MAX_PAGE_BYTES, SMALL_PAGE_BYTES, Found, Start, find_start, follow, pull
 from kindcast.server.delivery.service import Wakeups
-from kindcast.server.delivery.turns import Looks
+from kindcast.server.delivery.turns import Look, Looks
 from kindcast.server.security.permissions import Reader
 from kindcast.server.store import events
 from kindcast.server.store.deliveries import StoredMatch, Subscriber
@@ -38,13 +37,13 @@ STREAMS = 20
 def budgets(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """The byte budgets of all reads of matches so far, one for each."""
     made: list[int] = []
-    read = receiving.read_matches
+    read = Look.read
 
     def counted(*arguments: Any, byte_budget: int, **more: Any) -> Any:
         made.append(byte_budget)
         return read(*arguments, byte_budget=byte_budget, **more)
 
-    monkeypatch.setattr(receiving, "read_matches", counted)
+    monkeypatch.setattr(Look, "read", counted)
     return made
 
 
@@ -109,13 +108,13 @@ def test_looks_leave_connections_to_others(tmp_path: Path) -> None:
         async with running(tmp_path, reader_connections=4) as broker:
             looks, reading, most, go_on = Looks(broker), [0], [0], threading.Event()
 
-            def work(_: Connection) -> None:
+            def work(_: Look) -> None:
                 reading[0] += 1
                 most[0] = max(most[0], reading[0])
                 assert go_on.wait(PATIENCE)
                 reading[0] -= 1
 
-            many = asyncio.gather(*(looks.look(number, work) for number in range(20)))
+            many = asyncio.gather(*(looks.look(number, number, work) for number in range(3 * turns.MOST_TOGETHER)))
             await until(lambda: reading[0] == 2)
             async with asyncio.timeout(PATIENCE):
                 assert await broker.read(lambda _: "another request") == "another request"
@@ -133,38 +132,90 @@ def test_a_look_that_began_is_not_shared_and_nobody_looks_for_who_left(tmp_path:
         async with running(tmp_path, reader_connections=2) as broker:
             looks, seen, go_on = Looks(broker), list[str](), threading.Event()
 
-            def work(name: str) -> Callable[[Connection], str]:
-                def look(_: Connection) -> str:
+            def work(name: str) -> Callable[[Look], str]:
+                def look(_: Look) -> str:
                     seen.append(name)
                     assert go_on.wait(PATIENCE)
                     return name
 
                 return look
 
-            first = asyncio.create_task(looks.look("same", work("first")))
+            first = asyncio.create_task(looks.look("same", 1, work("first")))
             await until(lambda: seen == ["first"])
-            later = [asyncio.create_task(looks.look("same", work(name))) for name in ("second", "third")]
-            gone = asyncio.create_task(looks.look("other", work("gone")))
+            later = [asyncio.create_task(looks.look("same", 1, work(name))) for name in ("second", "third")]
+            gone = asyncio.create_task(looks.look("other", 2, work("gone")))
             await asyncio.sleep(0)
             gone.cancel()
             go_on.set()
             assert await first == "first"
             assert await asyncio.gather(*later) == ["second", "second"]
-            assert await looks.look("last", work("last")) == "last"
+            assert await looks.look("last", 3, work("last")) == "last"
             assert seen == ["first", "second", "last"]
 
     run(scenario)
 
 
 def test_an_error_of_a_look_is_told_to_all_who_share_it(tmp_path: Path) -> None:
-    def fail(_: Connection) -> None:
+    def fail(_: Look) -> None:
         raise LookupError
 
     async def scenario() -> None:
         async with running(tmp_path) as broker:
             looks = Looks(broker)
-            told = await asyncio.gather(*(looks.look("same", fail) for _ in range(3)), return_exceptions=True)
+            told = await asyncio.gather(*(looks.look("same", 1, fail) for _ in range(3)), return_exceptions=True)
             assert [type(each) for each in told] == [LookupError] * 3
+
+    run(scenario)
+
+
+def test_questions_that_wait_share_a_look_and_fail_alone(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with running(tmp_path) as broker:
+            looks, seen = Looks(broker), list[Look]()
+
+            def work(number: int) -> Callable[[Look], int]:
+                def question(look: Look) -> int:
+                    seen.append(look)
+                    if number == 7:
+                        raise LookupError
+                    return number
+
+                return question
+
+            asked = (looks.look(number, number, work(number)) for number in range(20))
+            told = await asyncio.gather(*asked, return_exceptions=True)
+            assert isinstance(told.pop(7), LookupError)
+            assert told == [number for number in range(20) if number != 7]
+            assert len(set(seen[:8])) == 1 and len(set(seen[8:])) == 20  # the first one fails, so each asks alone
+            seen.clear()
+            assert await asyncio.gather(*(looks.look(number, number, work(number)) for number in range(5))) == [
+                *range(5)
+            ]
+            assert len(set(seen)) == 1
+
+    run(scenario)
+
+
+def test_a_look_ends_when_it_has_read_enough(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(turns, "FULL_BYTES", 6_000)
+
+    async def scenario() -> None:
+        async with running(tmp_path) as broker:
+            for n in range(5):
+                await broker.create_subscription(new(f"s{n}", f"n = {n}"))
+                await broker.publish([event(n=n, filling="x" * 1_000)])
+            looks, seen = Looks(broker), list[Look]()
+
+            def page(number: int) -> Callable[[Look], str]:
+                def question(look: Look) -> str:
+                    seen.append(look)
+                    return "".join(each.body for each in look.read(number, after=0, limit=9, byte_budget=9_000))
+
+                return question
+
+            told = await asyncio.gather(*(looks.look(number, number, page(number)) for number in range(1, 6)))
+            assert [json.loads(each)["data"]["n"] for each in told] == [*range(5)]
+            assert [seen.count(each) for each in dict.fromkeys(seen)] == [3, 1, 1]
 
     run(scenario)
 
@@ -187,9 +238,11 @@ def test_clients_take_turns_one_at_a_time() -> None:
     asyncio.run(scenario())
 
 
-def at_once(monkeypatch: pytest.MonkeyPatch, module: ModuleType, name: str, byte_budget: int | None) -> list[int]:
+def at_once(
+    monkeypatch: pytest.MonkeyPatch, owner: ModuleType | type, name: str, byte_budget: int | None
+) -> list[int]:
     """The largest number of calls of a function with this byte budget that ran at one time, so far."""
-    reading, most, function, another = [0], [0], getattr(module, name), threading.Event()
+    reading, most, function, another = [0], [0], getattr(owner, name), threading.Event()
 
     def counted(*arguments: Any, **more: Any) -> Any:
         if more.get("byte_budget") != byte_budget:
@@ -203,13 +256,13 @@ def at_once(monkeypatch: pytest.MonkeyPatch, module: ModuleType, name: str, byte
         reading[0] -= 1
         return found
 
-    monkeypatch.setattr(module, name, counted)
+    monkeypatch.setattr(owner, name, counted)
     return most
 
 
 def test_large_pages_are_read_one_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A burst of them takes the memory of one."""
-    most = at_once(monkeypatch, receiving, "read_matches", MAX_PAGE_BYTES)
+    most = at_once(monkeypatch, Look, "read", MAX_PAGE_BYTES)
     with running_app(tmp_path) as url, httpx.Client(base_url=url, timeout=PATIENCE) as client:
         id = client.post("/v1/subscriptions", json={"expression": "n exists"}).json()["id"]
         for n in range(3):

@@ -42,7 +42,6 @@ from kindcast.server.delivery.message import message_of, subscriber_of
 from kindcast.server.delivery.receiving import (
     DEFAULT_LIMIT,
     MAX_LIMIT,
-    acknowledge_cursor,
     find_start,
     pull,
     serve_websocket,
@@ -143,9 +142,9 @@ async def acknowledge_messages(
 ) -> Acknowledgement:
     """Acknowledges everything up to the cursor. Returns the subscription's cursor, which never moves back."""
     asked = read_body(Acknowledgement, await json_object(request, settings))
-    broker = _delivery(request).broker
-    await _check_reader(broker, id, ticket)
-    acked = await acknowledge_cursor(broker, id, asked.cursor, ticket)
+    delivery = _delivery(request)
+    await _check_reader(delivery.broker, id, ticket)
+    acked = await delivery.acknowledgements.acknowledge(id, asked.cursor, ticket)
     return Acknowledgement(cursor=str(acked))
 
 
@@ -277,10 +276,11 @@ async def exchange_messages(
 
 
 async def _check_reader(broker: Broker, id: str, ticket: Claim) -> None:
-    """Raises `HiddenAttribute` if the holder of a ticket may not see the matches of the subscription, and
-    `UnknownSubscription`."""
+    """Raises `HiddenAttribute` if the holder of a ticket may not see the matches of the subscription, and then
+    `UnknownSubscription`, too."""
     reader = reader_of(ticket, broker)
-    await broker.read(lambda connection: reader.check(connection, subscriber_of(connection, id).number))
+    if reader.view is not None:
+        await broker.read(lambda connection: reader.check(connection, subscriber_of(connection, id).number))
 
 
 def _delivery(request: HTTPConnection) -> DeliveryService:

@@ -69,10 +69,12 @@ def subscriber_of(connection: Connection, id: str) -> Subscriber:
     return subscriber
 
 
-def parse_cursor(connection: Connection, text: str) -> int:
-    """Returns the position that a cursor names. Raises `InvalidCursor` for other text, and for a position that was not
-    assigned yet."""
-    if not (text.isascii() and text.isdigit()) or len(text) > MAX_CURSOR_DIGITS or int(text) > end_of_log(connection):
+def parse_cursor(connection: Connection, text: str, end: int | None = None) -> int:
+    """Returns the position that a cursor names. `end` is the end of the log, if it is known. Raises `InvalidCursor` for
+    other text, and for a position that was not assigned yet."""
+    if not (text.isascii() and text.isdigit()) or len(text) > MAX_CURSOR_DIGITS:
+        raise InvalidCursor
+    if int(text) > (end_of_log(connection) if end is None else end):
         raise InvalidCursor
     return int(text)
 

@@ -41,7 +41,7 @@ from kindcast.server.delivery.message import (
 from kindcast.server.delivery.protocols import DEFAULT_PROTOCOL, PROTOCOLS, Sender
 from kindcast.server.delivery.turns import Look, Looks
 from kindcast.server.delivery.webhook import Delivery, Outcome
-from kindcast.server.errors import HiddenAttribute, RecordDamaged, StoreDamaged, StoreUnavailable
+from kindcast.server.errors import HiddenAttribute, RecordDamaged, ServerError, StoreDamaged, StoreUnavailable
 from kindcast.server.security.egress import SinkRefused, check_sink
 from kindcast.server.security.permissions import Reader
 from kindcast.server.settings import Settings
@@ -274,7 +274,7 @@ QUIET_SECONDS = 0.02
 """How long the courier of a slow endpoint waits for the other couriers to finish before it reads."""
 
 
-class _Hidden(Exception):
+class _Hidden(ServerError):
     """The creator of the subscription may not see its matches any more. `match` is the next one."""
 
     def __init__(self, subscriber: Subscriber, match: StoredMatch, reason: str) -> None:

@@ -23,7 +23,6 @@ from fastapi.sse import KEEPALIVE_COMMENT, format_sse_event
 from sqlalchemy import Connection
 from starlette.websockets import WebSocket, WebSocketDisconnect, WebSocketState
 
-from kindcast.server.broker import Broker
 from kindcast.server.clock import CLOCK
 from kindcast.server.delivery.message import (
     CursorGone,
@@ -32,10 +31,8 @@ from kindcast.server.delivery.message import (
     encode,
     expiring,
     message_of,
-    parse_cursor,
     refuse_gone,
     start_of,
-    subscriber_of,
 )
 from kindcast.server.delivery.service import DeliveryService, Wakeups
 from kindcast.server.delivery.turns import Look, Looks
@@ -53,7 +50,6 @@ from kindcast.server.store.deliveries import (
     NOTICE_SECONDS,
     StoredMatch,
     Subscriber,
-    acknowledge,
 )
 from kindcast.server.strict_json import MalformedJson
 from kindcast.server.worker_threads import run_to_the_end, short_turns
@@ -67,7 +63,6 @@ __all__ = [
     "Expiring",
     "Found",
     "Start",
-    "acknowledge_cursor",
     "find_start",
     "follow",
     "pull",
@@ -179,22 +174,6 @@ def _seconds_unchanged(subscriber: Subscriber) -> float:
     """Returns the time until the last day of a subscription begins, or until it ends if that comes first."""
     left = subscriber.expires_at - CLOCK.now()
     return (left - NOTICE_SECONDS if left > NOTICE_SECONDS else max(0.0, left)) + CLOCKS_DIFFER
-
-
-async def acknowledge_cursor(broker: Broker, id: str, cursor: str, ticket: Claim | str | None) -> int:
-    """Acknowledges everything up to the cursor. Returns the subscription's cursor, which never moves back. The cursor
-    is on disk when this returns.
-
-    Raises `UnknownSubscription`, `TicketMissing`, `TicketWrong`, `InvalidCursor`.
-    """
-
-    def write(connection: Connection) -> tuple[int, int]:
-        subscriber = subscriber_of(connection, id)
-        check_ticket(ticket, subscriber.ticket_hash, subscriber.created_by)
-        return subscriber.number, acknowledge(connection, subscriber, parse_cursor(connection, cursor))
-
-    _, acked = await broker.execute(write, lambda done: {done[0]})
-    return acked
 
 
 End = Literal["shutdown", "deleted", "expired", "damaged", "hidden", "gone"]
@@ -477,7 +456,7 @@ async def _read(
                 claim = offered
             if asked.ack is None:
                 continue
-            acked = await acknowledge_cursor(delivery.broker, subscriber.id, asked.ack, claim)
+            acked = await delivery.acknowledgements.acknowledge(subscriber.id, asked.ack, claim)
             told: dict[str, object] = {"acked": str(acked)}
         except Exception as error:
             told = {"problem": problem(error)}

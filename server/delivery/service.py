@@ -22,7 +22,7 @@ from kindcast.server.broker.group import Touched
 from kindcast.server.clock import CLOCK, instant
 from kindcast.server.delivery.message import EXPIRY_NOTICE
 from kindcast.server.delivery.outbox import Outbox, RetrySchedule
-from kindcast.server.delivery.turns import Looks
+from kindcast.server.delivery.turns import Acknowledgements, Looks
 from kindcast.server.errors import BrokerBusy, ServerError
 from kindcast.server.settings import Settings
 from kindcast.server.store.deliveries import Subscriber, due_notices, find_subscriber, forget_notices, note_told
@@ -222,6 +222,7 @@ class DeliveryService:
     outbox: Outbox
     settings: Settings
     looks: Looks
+    acknowledgements: Acknowledgements
     large_pages: Turns
 
 
@@ -241,7 +242,7 @@ async def running_delivery(
     telling = asyncio.create_task(ExpiryNotices(broker, outbox, schedule).run(), name="expiry notices")
     try:
         with _closing_on_signal(wakeups) if hears_signals else contextlib.nullcontext():
-            yield DeliveryService(broker, wakeups, outbox, settings, Looks(broker), Turns())
+            yield DeliveryService(broker, wakeups, outbox, settings, Looks(broker), Acknowledgements(broker), Turns())
     finally:
         wakeups.close()
         telling.cancel()

@@ -2,23 +2,35 @@
 
     streams at the same cursor ──▶ one question ──┐
     pulls, couriers ─────────────▶ one question ──┴─ those that wait ─▶ one look, one transaction ─▶ told one by one
+    acknowledgements ──────────────────────────────── those that wait ─▶ one command of the writer
     clients with large pages ────▶ `Turns` of worker_threads.py: the next page of each client ──one at a time──▶ store
 
 Nothing here decides what a reader may see: readers with other roles do not share a question.
 """
 
 import asyncio
-from collections.abc import Callable, Collection, Hashable
+from collections.abc import Callable, Collection, Hashable, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import Any, TypeVar
+from operator import itemgetter
+from typing import Any, NamedTuple, TypeVar
 
 from sqlalchemy import Connection
 
 from kindcast.server.broker import Broker
-from kindcast.server.store.deliveries import MatchReader, StoredMatch, Subscriber, find_subscribers
+from kindcast.server.delivery.message import parse_cursor
+from kindcast.server.errors import ServerError, StoreDamaged, StoreUnavailable, UnknownSubscription
+from kindcast.server.security.keys import Claim, check_ticket
+from kindcast.server.store.deliveries import (
+    MatchReader,
+    StoredMatch,
+    Subscriber,
+    acknowledge,
+    end_of_log,
+    find_subscribers,
+)
 
-__all__ = ["Look", "Looks"]
+__all__ = ["Acknowledgements", "Look", "Looks"]
 
 T = TypeVar("T")
 
@@ -72,10 +84,35 @@ class _Question:
     work: Callable[[Look], Any]
     askers: list["asyncio.Future[Any]"] = field(default_factory=list)
 
-    def answer(self, found: Any, error: Exception | None = None) -> None:
+    @property
+    def is_wanted(self) -> bool:
+        """Whether anybody still waits for the answer."""
+        return not all(each.done() for each in self.askers)
+
+    def asked_of(self, look: Look) -> Any:
+        """Returns the answer, or the error that is the answer."""
+        try:
+            return self.work(look)
+        except ServerError as error:
+            return error
+
+    def tell(self, answer: Any) -> None:
         for each in self.askers:
-            if not each.done():
-                each.set_result(found) if error is None else each.set_exception(error)
+            _tell(each, answer)
+
+
+def _tell(asker: "asyncio.Future[Any]", answer: Any) -> None:
+    if asker.done():  # it was cancelled
+        return
+    if isinstance(answer, Exception):
+        asker.set_exception(answer)
+    else:
+        asker.set_result(answer)
+
+
+def _is_away(error: Exception) -> bool:
+    """Whether the database cannot be reached, so that to ask again is of no use."""
+    return isinstance(error, StoreUnavailable) and not isinstance(error, StoreDamaged)
 
 
 class Looks:
@@ -86,7 +123,8 @@ class Looks:
         self._broker = broker
         self._at_once = min(AT_ONCE, max(1, broker.settings.reader_connections // 2))
         self._waiting: dict[Hashable, _Question] = {}
-        self._looking: set[asyncio.Task[None]] = set()
+        self._looking = 0
+        self._tasks: set[asyncio.Task[None]] = set()
 
     async def look(self, wanted: Hashable, key: int | str, work: Callable[[Look], T]) -> T:
         """Returns what `work` returns for a look at the subscription with this number or id. `wanted` must differ if
@@ -94,28 +132,31 @@ class Looks:
         than the call."""
         told: asyncio.Future[T] = asyncio.get_running_loop().create_future()
         self._waiting.setdefault(wanted, _Question(key, work)).askers.append(told)
-        if len(self._looking) < self._at_once:
+        if self._looking < self._at_once:
+            self._looking += 1
             looking = asyncio.create_task(self._look(), name="look")
-            self._looking.add(looking)
-            looking.add_done_callback(self._looking.discard)
+            self._tasks.add(looking)  # the event loop does not keep it
+            looking.add_done_callback(self._tasks.discard)
         return await told
 
     async def _look(self) -> None:
         """Answers questions until there are none."""
-        while some := {wanted: self._waiting[wanted] for wanted in islice(self._waiting, MOST_TOGETHER)}:
-            for wanted in some:
-                del self._waiting[wanted]  # who comes later may have been woken by a later commit
-            asked = {wanted: each for wanted, each in some.items() if not all(it.done() for it in each.askers)}
-            await self._answer(asked)
+        try:
+            while some := list(islice(self._waiting, MOST_TOGETHER)):
+                asked = {wanted: self._waiting.pop(wanted) for wanted in some}  # who comes later sees a later commit
+                await self._answer({wanted: each for wanted, each in asked.items() if each.is_wanted})
+        finally:
+            self._looking -= 1
 
     async def _answer(self, asked: dict[Hashable, _Question]) -> None:
-        """Answers questions in one look. If it is full, or fails, the others are asked again."""
+        """Answers questions in one look. Those that are left when it is full are asked again, each alone. If the look
+        fails, all are."""
         questions = list(asked.values())
 
         def read(connection: Connection) -> list[Any]:
             look, answers = Look(connection, {each.key for each in questions}), []
             for each in questions:
-                answers.append(each.work(look))
+                answers.append(each.asked_of(look))
                 if look.is_full:
                     break
             return answers
@@ -123,14 +164,77 @@ class Looks:
         try:
             answers = await self._broker.read(read) if questions else []
         except Exception as error:
-            if len(questions) == 1:
-                questions[0].answer(None, error)
-                return
-            for wanted, each in asked.items():  # the others need not fail
-                await self._answer({wanted: each})
-            return
-        for each, found in zip(questions, answers, strict=False):
-            each.answer(found)
+            answers = [error] * len(questions) if len(questions) == 1 or _is_away(error) else []
+        for each, answer in zip(questions, answers, strict=False):
+            each.tell(answer)
             await asyncio.sleep(0)  # hundreds of readers at once would leave no time for other connections
         for wanted in list(asked)[len(answers) :]:
             await self._answer({wanted: asked[wanted]})
+
+
+# Acknowledgements: each would have a savepoint and some ten statements of its own.
+
+
+class _Acknowledgement(NamedTuple):
+    id: str
+    cursor: str
+    ticket: Claim | str | None
+
+
+class Acknowledgements:
+    """The acknowledgements of one tenant. Those that come while others are written are written together. For the event
+    loop only."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._waiting: list[tuple[_Acknowledgement, asyncio.Future[int]]] = []
+        self._writing: asyncio.Task[None] | None = None
+
+    async def acknowledge(self, id: str, cursor: str, ticket: Claim | str | None) -> int:
+        """Acknowledges everything up to the cursor. Returns the subscription's cursor, which never moves back. It is on
+        disk when this returns.
+
+        Raises `UnknownSubscription`, `TicketMissing`, `TicketWrong`, `InvalidCursor`.
+        """
+        told: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        self._waiting.append((_Acknowledgement(id, cursor, ticket), told))
+        if self._writing is None:
+            self._writing = asyncio.create_task(self._write(), name="acknowledgements")
+        return await told
+
+    async def _write(self) -> None:
+        try:
+            while self._waiting:
+                some, self._waiting = self._waiting, []
+                for (_, told), result in zip(some, await self._results([asked for asked, _ in some]), strict=True):
+                    _tell(told, result)
+        finally:
+            self._writing = None
+
+    async def _results(self, asked: Sequence[_Acknowledgement]) -> list[int | Exception]:
+        try:
+            results, _ = await self._broker.execute(lambda connection: _acknowledged(connection, asked), itemgetter(1))
+            return results
+        except Exception as error:
+            if len(asked) == 1 or _is_away(error):
+                return [error] * len(asked)
+            return [result for each in asked for result in await self._results([each])]  # the others need not fail
+
+
+def _acknowledged(connection: Connection, asked: Sequence[_Acknowledgement]) -> tuple[list[int | Exception], set[int]]:
+    """Returns the cursor or the error of each, and the numbers of the subscriptions."""
+    end = end_of_log(connection)
+    known = {each.id: each for each in find_subscribers(connection, {each.id for each in asked})}
+    results: list[int | Exception] = [0] * len(asked)
+    valid: dict[int, tuple[Subscriber, int]] = {}
+    for place, each in enumerate(asked):
+        try:
+            if (subscriber := known.get(each.id)) is None:
+                raise UnknownSubscription(each.id)
+            check_ticket(each.ticket, subscriber.ticket_hash, subscriber.created_by)
+            valid[place] = subscriber, parse_cursor(connection, each.cursor, end)
+        except ServerError as error:
+            results[place] = error
+    for place, cursor in zip(valid, acknowledge(connection, valid.values()), strict=True):
+        results[place] = cursor
+    return results, {subscriber.number for subscriber, _ in valid.values()}

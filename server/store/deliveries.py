@@ -26,7 +26,17 @@ from kindcast.server.store import event_days
 from kindcast.server.store import matches as match_store
 from kindcast.server.store.matches import bindings_of, count_matches, discard_before, find_positions, matched_after
 from kindcast.server.store.older_matches import matches as older_table
-from kindcast.server.store.tables import attempts, events, ledger, match_lists, metadata, retractions, subscriptions
+from kindcast.server.store.tables import (
+    attempts,
+    events,
+    ledger,
+    mark_of,
+    match_lists,
+    metadata,
+    retractions,
+    run_plain,
+    subscriptions,
+)
 from kindcast.server.store.tables import expiry_notices as notices
 
 __all__ = [
@@ -494,13 +504,22 @@ def webhooks_wait_since(connection: Connection) -> float | None:
     return min((each for each in found if each is not None), default=None)
 
 
-def acknowledge(connection: Connection, subscriber: Subscriber, position: int) -> int:
-    """Moves the cursor forward to `position`, never back. Returns the cursor. Updates the totals of the ledger."""
-    if position <= subscriber.start:
-        return subscriber.start
-    _count_delivered(connection, subscriber.number, subscriber.start, position)
-    connection.execute(subscriptions.update().where(subscriptions.c.number == subscriber.number).values(acked=position))
-    return position
+def acknowledge(connection: Connection, asked: Iterable[tuple[Subscriber, int]]) -> list[int]:
+    """Moves the cursors of subscriptions forward to a position, never back. Returns the cursors. Updates the totals of
+    the ledger."""
+    snapshot, delivered, cursors, told = match_store.Snapshot(connection), 0, dict[int, int](), list[int]()
+    for subscriber, position in asked:
+        start = cursors.get(subscriber.number, subscriber.start)
+        if position > start:
+            delivered += snapshot.count(subscriber.number, after=start, through=position)
+            start = cursors[subscriber.number] = position
+        told.append(start)
+    if cursors:
+        connection.execute(ledger.update().values(delivered=ledger.c.delivered + delivered))
+        mark = mark_of(connection)
+        statement = f"UPDATE {subscriptions.name} SET acked = {mark} WHERE number = {mark}"
+        run_plain(connection, statement, [(cursor, number) for number, cursor in cursors.items()])
+    return told
 
 
 def replay(connection: Connection, number: int, position: int) -> int:
@@ -512,7 +531,8 @@ def replay(connection: Connection, number: int, position: int) -> int:
     start: int = max(position, first.scalar_one(), subscriber.discarded_through or 0)
     again: dict[str, Any] = {"consecutive_errors": 0, "next_attempt_at": None}
     if start < subscriber.start:
-        _count_delivered(connection, number, start, subscriber.start, sign=-1)
+        undone = count_matches(connection, number, after=start, through=subscriber.start)
+        connection.execute(ledger.update().values(delivered=ledger.c.delivered - undone))
         again["acked"] = start
     connection.execute(subscriptions.update().where(subscriptions.c.number == number).values(again))
     return min(start, subscriber.start)
@@ -604,13 +624,6 @@ def count_undelivered(connection: Connection, number: int) -> int:
     """Returns how many matches of a subscription were deleted because of their age before they were delivered."""
     found = connection.execute(sa.select(undelivered.c.matches).where(undelivered.c.subscription == number))
     return found.scalar_one_or_none() or 0
-
-
-def _count_delivered(connection: Connection, number: int, after: int, through: int, *, sign: int = 1) -> None:
-    """Counts matches as delivered in the ledger, whose totals must add up. With `sign=-1`, counts them as not
-    delivered."""
-    delivered = count_matches(connection, number, after=after, through=through)
-    connection.execute(ledger.update().values(delivered=ledger.c.delivered + sign * delivered))
 
 
 def _counters(subscriber: Subscriber, steps: Sequence[Progress]) -> dict[str, Any]:

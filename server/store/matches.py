@@ -316,6 +316,13 @@ class Snapshot:
                 break
         return found
 
+    def count(self, subscription: int, *, after: int, through: int | None = None) -> int:
+        """Returns what `count_matches` returns."""
+        count = 0
+        for positions in self.of(subscription, after):
+            count += positions.size if through is None else int(np.searchsorted(positions, through, side="right"))
+        return count
+
     def backwards(self, least: int) -> Iterator[Postings]:
         """Yields the postings of lists and pages after the position `least`, newest first. Postings of an older layout
         are not included."""
@@ -388,10 +395,7 @@ def matched_between(connection: Connection, after: int, through: int) -> Numbers
 
 def count_matches(connection: Connection, subscription: int, *, after: int, through: int | None = None) -> int:
     """Returns how many matches a subscription has after one position and up to another."""
-    count = 0
-    for positions in Snapshot(connection).of(subscription, after):
-        count += positions.size if through is None else int(np.searchsorted(positions, through, side="right"))
-    return count
+    return Snapshot(connection).count(subscription, after=after, through=through)
 
 
 def count_waiting(connection: Connection, cursors: Mapping[int, int]) -> dict[int, int]:

@@ -27,7 +27,7 @@ POINTS = {
     "fold": "kindcast.server.store.matches store_fold",
     "merge": "kindcast.server.store.matches store_merge",
     "progress": "kindcast.server.delivery.outbox record_progress",
-    "acknowledge": "kindcast.server.delivery.receiving acknowledge",
+    "acknowledge": "kindcast.server.delivery.turns acknowledge",
     "subscribe": "kindcast.server.broker.subscription_commands create",
     "key": "kindcast.server.store.system.SystemStore add_key",
     "revoke": "kindcast.server.store.system.SystemStore delete_key",

@@ -565,7 +565,7 @@ def test_outbox_large_messages_that_wait_for_a_slot_are_not_in_memory(
     most = 3 + Settings().webhook_concurrency_per_endpoint + outbox.READS_ALONE
 
     def held() -> int:
-        return sum(isinstance(each, StoredMatch) for each in gc.get_objects())
+        return sum(type(each) is StoredMatch for each in gc.get_objects())
 
     until(lambda: 1 <= held() <= most, PATIENCE_SECONDS, held)  # at first there are those of one look
     receiver.release()

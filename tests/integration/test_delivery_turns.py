@@ -19,12 +19,15 @@ from websockets.sync.client import connect
 from kindcast.server.api import deliveries
 from kindcast.server.broker import Broker
 from kindcast.server.delivery import receiving, running_delivery, turns
+from kindcast.server.delivery.message import CursorGone, InvalidCursor
 from kindcast.server.delivery.receiving import MAX_PAGE_BYTES, SMALL_PAGE_BYTES, Found, Start, find_start, follow, pull
 from kindcast.server.delivery.service import Wakeups
-from kindcast.server.delivery.turns import Look, Looks
+from kindcast.server.delivery.turns import Acknowledgements, Look, Looks
+from kindcast.server.errors import TicketMissing, TicketWrong, UnknownSubscription
 from kindcast.server.security.permissions import Reader
 from kindcast.server.store import events
 from kindcast.server.store.deliveries import StoredMatch, Subscriber
+from kindcast.server.store.ledger import read_totals
 from kindcast.server.worker_threads import Turns
 from tests.harness.broker import event, new, run, running
 from tests.harness.server_thread import running_app
@@ -172,26 +175,66 @@ def test_questions_that_wait_share_a_look_and_fail_alone(tmp_path: Path) -> None
     async def scenario() -> None:
         async with running(tmp_path) as broker:
             looks, seen = Looks(broker), list[Look]()
+            fails: dict[int, Exception] = {7: LookupError(), 9: CursorGone(1, 2)}
 
             def work(number: int) -> Callable[[Look], int]:
                 def question(look: Look) -> int:
                     seen.append(look)
-                    if number == 7:
-                        raise LookupError
+                    if number in fails:
+                        raise fails[number]
                     return number
 
                 return question
 
-            asked = (looks.look(number, number, work(number)) for number in range(20))
-            told = await asyncio.gather(*asked, return_exceptions=True)
-            assert isinstance(told.pop(7), LookupError)
-            assert told == [number for number in range(20) if number != 7]
-            assert len(set(seen[:8])) == 1 and len(set(seen[8:])) == 20  # the first one fails, so each asks alone
-            seen.clear()
-            assert await asyncio.gather(*(looks.look(number, number, work(number)) for number in range(5))) == [
-                *range(5)
-            ]
+            async def all_asked() -> list[int | BaseException]:
+                asked = (looks.look(number, number, work(number)) for number in range(20))
+                return await asyncio.gather(*asked, return_exceptions=True)
+
+            assert await all_asked() == [fails.get(number, number) for number in range(20)]
+            assert len(set(seen[:8])) == 1
+            assert len(set(seen[8:])) == 20  # since a question failed unexpectedly, each is asked alone
+            del seen[:], fails[7]
+            assert await all_asked() == [fails.get(number, number) for number in range(20)]
             assert len(set(seen)) == 1
+
+    run(scenario)
+
+
+def test_no_question_is_left_when_the_looks_before_it_end(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with running(tmp_path) as broker, asyncio.timeout(PATIENCE):
+            looks = Looks(broker)
+
+            async def ask(reader: int) -> None:
+                for number in range(30):
+                    assert await looks.look((reader, number), number, lambda _, number=number: number) == number
+                    for _ in range(number % 4):  # as the look that has told it ends
+                        await asyncio.sleep(0)
+
+            await asyncio.gather(*map(ask, range(6)))
+
+    run(scenario)
+
+
+def test_acknowledgements_that_wait_are_written_together_and_fail_alone(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with running(tmp_path) as broker, asyncio.timeout(PATIENCE):
+            for name in ("a", "b"):
+                await broker.create_subscription(new(name, "n exists"))
+            await broker.publish([event(n=1), event(n=2), event(n=3)])
+            acknowledgements, commits = Acknowledgements(broker), broker.state.commits
+            asked = [("a", "2", "ticket"), ("b", "9", "ticket"), ("a", "1", "ticket"), ("b", "1", "wrong")]
+            asked += [("b", "3", "ticket"), ("c", "1", "ticket"), ("b", "no", "ticket"), ("b", "2", "")]
+            told = await asyncio.gather(
+                *(acknowledgements.acknowledge(*each) for each in asked), return_exceptions=True
+            )
+            assert [each if isinstance(each, int) else type(each) for each in told] == [
+                *(2, InvalidCursor, 2, TicketWrong),
+                *(3, UnknownSubscription, InvalidCursor, TicketMissing),
+            ]
+            assert broker.state.commits == commits + 1
+            assert (await broker.read(read_totals)).delivered == 5
+            assert await acknowledgements.acknowledge("a", "3", "ticket") == 3
 
     run(scenario)
 
@@ -238,9 +281,7 @@ def test_clients_take_turns_one_at_a_time() -> None:
     asyncio.run(scenario())
 
 
-def at_once(
-    monkeypatch: pytest.MonkeyPatch, owner: ModuleType | type, name: str, byte_budget: int | None
-) -> list[int]:
+def at_once(monkeypatch: pytest.MonkeyPatch, owner: ModuleType | type, name: str, byte_budget: int | None) -> list[int]:
     """The largest number of calls of a function with this byte budget that ran at one time, so far."""
     reading, most, function, another = [0], [0], getattr(owner, name), threading.Event()
 

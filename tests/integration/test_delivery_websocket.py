@@ -14,7 +14,7 @@ from starlette.websockets import WebSocket
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import ClientConnection, connect
 
-from kindcast.server.delivery import receiving
+from kindcast.server.delivery.turns import Acknowledgements
 from tests.harness.application import publish, subscribe, ticket
 from tests.harness.server_thread import running_app
 
@@ -119,7 +119,7 @@ def test_an_acknowledgement_beside_the_end_of_the_connection_is_no_error(
 ) -> None:
     """It is stored, but its answer can no longer be sent."""
     closes = asyncio.Event()
-    close, acknowledge = WebSocket.close, receiving.acknowledge_cursor
+    close, acknowledge = WebSocket.close, Acknowledgements.acknowledge
 
     async def slow_close(self: WebSocket, *arguments: Any) -> None:
         await close(self, *arguments)
@@ -133,7 +133,7 @@ def test_an_acknowledgement_beside_the_end_of_the_connection_is_no_error(
         return place
 
     monkeypatch.setattr(WebSocket, "close", slow_close)
-    monkeypatch.setattr(receiving, "acknowledge_cursor", late)
+    monkeypatch.setattr(Acknowledgements, "acknowledge", late)
     with (
         running_app(tmp_path) as address,
         httpx.Client(base_url=address, trust_env=False, timeout=PATIENCE) as client,

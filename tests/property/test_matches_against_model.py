@@ -85,7 +85,7 @@ class Store:
         assert subscriber is not None
         through = self.chosen.randint(0, model.sequence)
         model.acked[number] = max(through, model.acked[number])
-        assert deliveries.acknowledge(connection, subscriber, through) == model.acked[number]
+        assert deliveries.acknowledge(connection, [(subscriber, through)]) == [model.acked[number]]
 
     def delete(self, connection: Connection, model: Model) -> None:
         if len(model.acked) > 2 and self.chosen.random() < 0.3:

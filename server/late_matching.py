@@ -183,6 +183,12 @@ class LateMatcher:
         self._numbers: dict[str, int] = {}
         """The number of each subscription that is known here, by its id."""
         self._meaningless: dict[str, Failure] = {}
+        self.counted_at = FEW
+        """The number of known subscriptions at which it is asked how many there are in the store."""
+
+    def __len__(self) -> int:
+        """The number of subscriptions that are known here, deleted ones included."""
+        return len(self._numbers)
 
     @property
     def layer(self) -> OperatorLayer:
@@ -306,6 +312,8 @@ class Versions:
 
 T = TypeVar("T")
 
+FEW = 1_000
+"""Late matchers with fewer subscriptions keep those that were deleted."""
 KEPT = 3
 """The number of late matchers kept: of the active vocabulary, and of earlier ones that parked events still need."""
 
@@ -430,6 +438,17 @@ class LateMatchers:
         while len(self._matchers) > KEPT:
             self._matchers.popitem(last=False)
         return late_matcher
+
+    async def give_up_deleted(self, late_matcher: LateMatcher) -> None:
+        """Gives up a late matcher if most of its subscriptions were deleted: the next one reads those that are needed.
+        Cases that were begun keep the old one."""
+        if len(late_matcher) < late_matcher.counted_at:
+            return
+        stored, _ = await self.broker.read(subscriptions.numbers_of_all)
+        late_matcher.counted_at = 2 * max(stored, FEW)
+        if len(late_matcher) >= late_matcher.counted_at:
+            version = late_matcher.matcher.vocabulary.version
+            await self.run(lambda: self._matchers.pop(version, None))
 
     async def close(self) -> None:
         """Closes the threads and the clients. Nothing may be running."""
@@ -584,7 +603,8 @@ async def _begun(
             return found
         numbers = [open.numbers[id] for id in found]
         rows = await late_matchers.broker.read(partial(_trees, numbers=numbers))
-        await late_matchers.run_in_background(partial(_learn, late_matchers, vocabulary, rows), size)
+        late_matcher = await late_matchers.run_in_background(partial(_learn, late_matchers, vocabulary, rows), size)
+        await late_matchers.give_up_deleted(late_matcher)
         known = {row.id for row in rows}
         open.numbers = {id: number for id, number in open.numbers.items() if id in known or id not in found}
 

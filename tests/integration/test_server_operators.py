@@ -14,6 +14,7 @@ import pytest
 from sqlalchemy import Connection, create_engine, delete
 
 from kindcast.semantic import CanonicalEvent
+from kindcast.server import late_matching
 from kindcast.server.late_matching import Case, LateMatcher
 from kindcast.server.security.egress import Connections, EarlyAnswer
 from kindcast.server.store import pending as pending_store
@@ -482,6 +483,32 @@ def test_subscription_made_again_with_its_id_is_decided_by_its_new_expression(
             until(partial(_has, client, made, 1))
             assert waiting(client, made) == [wanted]
             client.delete(f"/v1/subscriptions/{made['id']}", headers=ticket(made)).raise_for_status()
+
+
+def test_subscriptions_that_were_deleted_are_forgotten_by_what_decides(
+    tmp_path: Path, service: OperatorService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Short subscriptions with operators come and go for months, while neither vocabulary nor operators change."""
+    sizes: list[int] = []
+    begin = LateMatcher.begin
+
+    def counted(self: LateMatcher, *given: Any, **named: Any) -> Case:
+        sizes.append(len(self))
+        return begin(self, *given, **named)
+
+    monkeypatch.setattr(LateMatcher, "begin", counted)
+    monkeypatch.setattr(late_matching, "FEW", 3)
+    with running_application(tmp_path, **QUICK) as client:
+        register(client, service, "yes")
+        stays = subscribe(client, "yes() and a = 1")
+        for number in range(20):
+            made = subscribe(client, f"yes() and a = 1 and n = {number}")
+            publish(client, a=1, n=number)
+            until(partial(_has, client, made, 1))
+            client.delete(f"/v1/subscriptions/{made['id']}", headers=ticket(made)).raise_for_status()
+        until(partial(_has, client, stays, 20))
+        assert waiting(client, stays) == [{"a": 1, "n": number} for number in range(20)]
+    assert max(sizes) <= 6
 
 
 def test_operator_statistics_and_parked_candidates_survive_a_restart(

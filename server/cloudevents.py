@@ -461,7 +461,7 @@ class EventReader:
         except TooDeepJson:
             raise
         except MalformedJson as error:
-            raise BadRequestMode(str(error)) from None
+            items = _parts_of_batch(body, error)
         if not isinstance(items, list):
             raise BadRequestMode("a batch is a JSON array of events")
         self.check_count(len(items))
@@ -469,10 +469,11 @@ class EventReader:
         left = MOST_PROBLEMS
         for item in items:
             try:
+                item = decode(bytes(item)) if isinstance(item, msgspec.Raw) else item
                 events.append(self._from_object(item, most=max(1, min(left, MOST_OF_ONE))))
-            except InvalidEvent as error:
-                events.append(_kept(error))
-                left -= len(error.problems)
+            except (MalformedJson, InvalidEvent) as error:
+                events.append(found := _kept(error))
+                left -= len(found.problems)
         return events
 
     def _lines(self, body: bytes, given: Mapping[str, str], prefix: str | None) -> Decoded:
@@ -686,6 +687,15 @@ def _from_base64(encoded: Any, media_type: str) -> dict[str, Any]:
         except MalformedJson as error:
             raise InvalidEvent([Problem(error.code, str(error), at_member("data_base64"))]) from None
     return {"data_base64": encoded}
+
+
+def _parts_of_batch(body: bytes, error: MalformedJson) -> list[msgspec.Raw]:
+    """Returns the texts of the events of a batch of which one has a value that no event may have, such as `1e400`.
+    Raises `BadRequestMode` with the `error` of the whole batch if it is no array of JSON values."""
+    try:
+        return msgspec.json.decode(body, type=list[msgspec.Raw])
+    except (msgspec.DecodeError, UnicodeError):
+        raise BadRequestMode(str(error)) from None
 
 
 def _too_deep() -> InvalidEvent:

@@ -197,6 +197,20 @@ def test_batch_items_are_judged_one_by_one() -> None:
     assert read(BATCH, []) == []
 
 
+def test_batch_with_a_number_beyond_a_double_loses_only_this_event() -> None:
+    """As a line does. It is told with its place in the event."""
+    text = json.dumps([EVENT | {"id": str(number), "data": {"x": [number]}} for number in range(3)])
+    first, second, third = read(BATCH, text.replace('"x": [1]', '"x": [1, 1e400]'))
+    assert isinstance(first, DecodedEvent)
+    assert isinstance(second, InvalidEvent)
+    assert isinstance(third, DecodedEvent)
+    assert [(each.code, each.at and each.at.pointer) for each in second.problems] == [("malformed-json", "/data/x/1")]
+    with pytest.raises(BadRequestMode, match="a number is too large for a double"):
+        read(BATCH, '{"x": 1e400}')
+    with pytest.raises(BadRequestMode):
+        read(BATCH, text.replace("[1]", "[1e400]") + "]")
+
+
 def test_base64_json_is_read_as_data() -> None:
     """JSON inside data_base64 is data like any other."""
     encoded = base64.b64encode(b'{"price": 350}').decode()

@@ -95,8 +95,9 @@ FLAGS = frozenset(
         "operator-in-elements",
     }
 )
-"""The codes of notes that say that a part of a subscription can never hold under the active vocabulary, because
-something it uses was removed or is declared differently, or because an old version accepted it."""
+"""The codes of notes that say that a part of a subscription uses something that was removed, or that is declared
+differently now, or that only an old version accepted. Most such parts can never hold; one with a unit of another
+dimension holds for events that publish such a unit."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -82,7 +82,7 @@ function diagnosis(it) {
   if (it.status === "paused") return note("warn", t("It is paused: events that come now are not for it."), it.status_reason && ` (${it.status_reason})`);
   if (it.status === "disabled_by_failures") return note("bad", t("Delivery was given up: {0}. Messages that wait: {1}", it.status_reason ?? it.last_error ?? "", number(it.pending)));
   if (it.status === "active" && it.status_reason) return note("warn", it.status_reason);  // its matches are hidden, so its counters say nothing
-  if (it.flagged) return note("warn", t("It uses a concept that is no longer in the vocabulary."));
+  if (it.flagged) return note("warn", t("It uses something that was removed, or that is declared differently now."));
   if (it.consecutive_errors > 0) return note("warn", t("Delivery is late: attempts that failed in a row: {0}; the last one: {1}. The next attempt is at {2}.", number(it.consecutive_errors), it.last_error ?? "", when(it.next_attempt_at)));
   if (it.waiting_for_operators > 0) return note("warn", t("Events that wait for an operator to decide: {0}", number(it.waiting_for_operators)));
   if (it.sink && it.pending > 0) return note("", t("Messages on their way: {0}", number(it.pending)));

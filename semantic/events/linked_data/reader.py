@@ -378,7 +378,9 @@ _MEMBERS = frozenset(
     )
 )
 """The types of member objects. A member object without a value, as from `"value": null`, gives no value."""
-PREVIOUS = {f"<{NAMESPACE}hasPrevious{each}>": f"previous{each}" for each in HELD}
+TERMS = {f"<{NAMESPACE}hasPrevious{each}>": f"previous{each}" for each in (*HELD, "Json")}
+TERMS[f"<{NAMESPACE}hasObjectType>"] = "objectType"
+"""Properties whose terms in the core context are not their local names."""
 UNIT = f"<{NAMESPACE}unitCode>"
 DELETED = "urn:ngsi-ld:null"
 TAGS = ".@language"
@@ -434,8 +436,8 @@ def _read(name: str, value: Any, members: dict[str, list[Any]]) -> None:
     for inner, values in value.items():
         if inner not in _HOLDING and inner not in _TOLD:
             for each in values if type(values) is list else (values,):
-                before = PREVIOUS.get(inner)
-                _read(f"{name}.{before or inner}", _measured(each, unit) if before else each, members)
+                term = TERMS.get(inner)
+                _read(f"{name}.{term or inner}", _measured(each, unit) if term else each, members)
     if isinstance(unit, str):
         members.setdefault(f"{name}.unitCode", []).append(unit)
 

@@ -123,11 +123,13 @@ ConstantValue = str | bool | int | float | Quantity | Instant | Instance | Term
 class Constant:
     """A constant operand. It is a `Term` if an IRI or CURIE is compared (`kind = brick:Sensor`).
 
-    `true` is not 1: Python's `True == 1` would make `a = 1 or a = true` one predicate.
+    `true` is not 1: Python's `True == 1` would make `a = 1 or a = true` one predicate. `is_text`: a text that names no
+    concept, although its attribute holds concepts.
     """
 
     value: ConstantValue
     at: Position | None = field(default=None, compare=False)
+    is_text: bool = field(default=False, compare=False)
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Constant):

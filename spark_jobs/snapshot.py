@@ -37,6 +37,7 @@ from kindcast.semantic.matching import MatchTable, saved_trees
 from kindcast.semantic.ontology import Ontology, Reason, decode, encode, read_several
 from kindcast.semantic.operators import load_operators
 from kindcast.semantic.operators.builtin import builtin_operators, operators_of_documents
+from kindcast.semantic.subscriptions import as_new
 from kindcast.semantic.vocabulary import MEANING, arguments_of
 from kindcast.spark_jobs.event_batch import EventBatch, Rejected, reason_of, unnamed
 from kindcast.spark_jobs.report import JobFailed, UnusableSnapshot
@@ -240,13 +241,17 @@ def write_snapshot(
     declarations: Mapping[str, Any] | None = None,
     shards: int | None = None,
     refused: Sequence[Refused] = (),
+    stored: bool = False,
 ) -> Snapshot:
     """Compiles all subscriptions (id, text or tree) and writes the folder atomically. An existing folder is replaced.
     `declarations` are the arguments of `Vocabulary` other than the ontologies. The default of `shards` follows from
-    `SHARD_SUBSCRIPTIONS`. Subscriptions that cannot be compiled are listed in `refused`, after those given."""
+    `SHARD_SUBSCRIPTIONS`. Subscriptions that cannot be compiled are listed in `refused`, after those given. `stored`:
+    the trees are those of a server, whose texts stay texts (rule 14)."""
     listed = list(subscriptions)
     count = shards or max(1, -(-len(listed) // SHARD_SUBSCRIPTIONS))
     vocabulary = Vocabulary(ontologies, **(declarations or {}))
+    if stored:
+        listed = [(id, as_new(each, vocabulary) if isinstance(each, Mapping) else each) for id, each in listed]
     writing = folder.with_name(f".{folder.name}.{os.getpid()}")
     shutil.rmtree(writing, ignore_errors=True)
     (writing / "vocabulary").mkdir(parents=True)
@@ -377,7 +382,15 @@ class Inputs:
             bad: list[Refused] = []
             subscriptions = list(self._subscriptions(bad))
         below.mkdir(parents=True, exist_ok=True)
-        return write_snapshot(place, ontologies, subscriptions, declarations=declared, shards=self.shards, refused=bad)
+        return write_snapshot(
+            place,
+            ontologies,
+            subscriptions,
+            declarations=declared,
+            shards=self.shards,
+            refused=bad,
+            stored=self.folder is not None,
+        )
 
     @contextmanager
     def _at_rest(self) -> Iterator[None]:

@@ -435,7 +435,7 @@ class _Reader:
             case int() | float():
                 return Constant(self._number(operand, pointer), at)
             case {"value": bool() | str() as value} if len(operand) == 1:
-                return Constant(value, at)
+                return Constant(value, at, is_text=isinstance(value, str))
             case {"value": int() | float() as number, "unit": str(unit)} if len(operand) == 2:
                 if not isinstance(number, bool):
                     return Constant(Quantity(self._number(number, pointer), unit), at)

@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from kindcast.semantic.subscriptions.compilation import (
         SeenAttributes,
         advise,
+        as_new,
         compile_expression,
         restore_expression,
     )
@@ -19,6 +20,7 @@ __all__ = [
     "DescribedMany",
     "SeenAttributes",
     "advise",
+    "as_new",
     "compile_expression",
     "restore_expression",
 ]
@@ -30,6 +32,7 @@ __getattr__ = on_demand(
         "kindcast.semantic.subscriptions.compilation": (
             "SeenAttributes",
             "advise",
+            "as_new",
             "compile_expression",
             "restore_expression",
         ),

@@ -92,6 +92,7 @@ __all__ = [
     "Resolved",
     "SeenAttributes",
     "advise",
+    "as_new",
     "compile_expression",
     "compiled_again",
     "resolve",
@@ -452,7 +453,8 @@ class _Resolver:
         declaration = self.declaration(name)
         if isinstance(value, Term):
             return replace(constant, value=self.instance(name, value) or self.term(name, value))
-        if isinstance(value, str) and not self.stored and declaration is not None and declaration.kind == "concept":
+        holds_concepts = declaration is not None and declaration.kind == "concept"
+        if isinstance(value, str) and holds_concepts and not (self.stored or constant.is_text):
             term = Term(value, at=constant.at)
             return replace(constant, value=self.instance(name, term) or self.term(name, term, written=False))
         listed = enumeration_of(self.declared_as(name), self.vocabulary)
@@ -883,6 +885,31 @@ def restore_expression(
     successor. If an IRI is no longer in the vocabulary, a note says so, and no value is beneath it. The tree itself
     is not changed, so that it can be compiled under later versions."""
     return _compiled(parse_tree(tree), vocabulary, operators, stored=True)
+
+
+def as_new(tree: Mapping[str, Any], vocabulary: Vocabulary, array: str = "") -> Mapping[str, Any]:
+    """Returns a stored tree in a form that has the same meaning as a new subscription: a text whose attribute was
+    declared to hold concepts later is written as `{"value": …}`. Returns the tree itself if it has no such text. Inside
+    `some`, `array` is the full name of the array."""
+    ((key, body),) = tree.items()
+    match key, body:
+        case (("all" | "any"), [*items]):
+            told: Any = [as_new(item, vocabulary, array) for item in items]
+        case (("not" | "every"), dict(item)):
+            told = as_new(item, vocabulary, array)
+        case (("some" | "every"), [str(name), dict(item)]):
+            told = [name, as_new(item, vocabulary, f"{array}.{name}" if array else name)]
+        case (("=" | "!=" | "in"), [str(name), operand]):
+            attributes = vocabulary.attributes
+            declaration = attributes.declaration(attributes.declared_as(attributes.asked(name, array), array))
+            if declaration is None or declaration.kind != "concept":
+                return tree
+            several = operand if isinstance(operand, list) else [operand]
+            texts = [{"value": each} if isinstance(each, str) else each for each in several]
+            told = [name, texts if isinstance(operand, list) else texts[0]]
+        case _:
+            return tree
+    return tree if told == body else {key: told}
 
 
 def compiled_again(

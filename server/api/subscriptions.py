@@ -16,8 +16,8 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 from sqlalchemy import Connection, CursorResult, Row
 from starlette.responses import StreamingResponse
 
-from kindcast.semantic import Note, SemanticError
-from kindcast.semantic.subscriptions import BulkCompiler, advise, restore_expression
+from kindcast.semantic import Note, SemanticError, Vocabulary
+from kindcast.semantic.subscriptions import BulkCompiler, advise, as_new, restore_expression
 from kindcast.server.answers import Status
 from kindcast.server.api.access import audit_detail
 from kindcast.server.api.operators import AppLateMatching
@@ -1034,12 +1034,15 @@ async def _exported(broker: Broker, caller: Caller, *, secrets: bool = False) ->
     """Yields the lines of an export. The store is read page by page."""
     after: int | None = 0
     while after is not None:
-        lines, after = await broker.read(partial(_exported_page, caller=caller, after=after, secrets=secrets))
+        page = partial(_exported_page, vocabulary=broker.vocabulary, caller=caller, after=after, secrets=secrets)
+        lines, after = await broker.read(page)
         if lines:
             yield lines
 
 
-def _exported_page(connection: Connection, caller: Caller, after: int, secrets: bool) -> tuple[bytes, int | None]:
+def _exported_page(
+    connection: Connection, vocabulary: Vocabulary, caller: Caller, after: int, secrets: bool
+) -> tuple[bytes, int | None]:
     """Returns the next lines of an export, and the number of the last subscription that was read (None at the
     end of the export)."""
     now, last, lines = CLOCK.now(), None, bytearray()
@@ -1047,22 +1050,24 @@ def _exported_page(connection: Connection, caller: Caller, after: int, secrets: 
         for row in rows:
             last = row.number
             if row.expires_at > now:
-                lines += msgspec.json.encode(_line(row, secrets=secrets) | sink_for(caller, row)) + b"\n"
+                lines += msgspec.json.encode(_line(row, vocabulary, secrets=secrets) | sink_for(caller, row)) + b"\n"
             if len(lines) >= EXPORTED_BYTES:
                 break
     return bytes(lines), last
 
 
-def _line(row: Row[Any], *, secrets: bool) -> dict[str, Any]:
+def _line(row: Row[Any], vocabulary: Vocabulary, *, secrets: bool) -> dict[str, Any]:
     """Returns a subscription as a line of an export. The failures of a webhook are not part of it, because it starts
     anew elsewhere."""
     plain = {name: value for name, value in (row.protocolsettings or {}).items() if secrets or name != "headers"}
     asked = {**row.expression, "types": row.types, "source": row.source}
     asked = {name: value for name, value in asked.items() if value is not None}
-    is_text = len(row.canonical) <= MAX_EXPRESSION  # with IRIs it may be longer than any text that can be read
+    tree = as_new(row.tree, vocabulary)
+    # With IRIs it may be longer than any text that can be read.
+    is_text = tree is row.tree and len(row.canonical) <= MAX_EXPRESSION
     line = {
         "id": row.id,
-        **({"expression": row.canonical} if is_text else {"where": row.tree}),
+        **({"expression": row.canonical} if is_text else {"where": tree}),
         "asked": None if asked == {"expression": row.canonical} else asked,
         "sink": row.sink,
         "protocol": row.protocol,

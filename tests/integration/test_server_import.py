@@ -44,6 +44,26 @@ def test_export_and_import_carry_the_meaning(tmp_path: Path) -> None:
         assert show(client, answer["created"][0]).json()["metadata"] == {"who": "me"}
 
 
+def test_text_stays_a_text_over_export_and_import_if_its_attribute_holds_concepts_later(tmp_path: Path) -> None:
+    """Written as a text, it would name the concept with this label where it is read (rules 9 and 14)."""
+    with running_application(tmp_path / "one") as client:
+        client.put("/v1/ontologies/shop", content=shipped("shop").read_bytes())
+        for expression in ('goods = "notebook"', 'some boxes (goods in ("notebook", "no such label"))'):
+            subscribe(client, expression)
+        client.put("/v1/attributes/goods", json={"kind": "concept"})
+        exported = client.get("/v1/subscriptions/export").text
+    with running_application(tmp_path / "two") as client:
+        client.put("/v1/ontologies/shop", content=shipped("shop").read_bytes())
+        client.put("/v1/attributes/goods", json={"kind": "concept"})
+        answer = client.post("/v1/subscriptions/import", content=exported).json()
+        assert (len(answer["created"]), answer["rejected"]) == (2, [])
+        again = [json.loads(line)["where"] for line in client.get("/v1/subscriptions/export").text.splitlines()]
+        assert again == [json.loads(line)["where"] for line in exported.splitlines()]
+        subscribe(client, 'goods = "notebook"')
+        assert [publish(client, goods=text) for text in ("laptop", "notebook")] == [1, 2]
+        assert [publish(client, boxes=[{"goods": text}]) for text in ("laptop", "no such label")] == [0, 1]
+
+
 VARIED = [
     *({"expression": f"price <= {n} and name = 'n{n}'"} for n in range(6)),
     *({"where": {"all": [{"isa": ["target", "laptop"]}, {"<=": ["price", n / 2]}]}} for n in range(6)),

@@ -19,7 +19,7 @@ from pyspark.sql import SparkSession
 
 from kindcast import Event, Matcher, Vocabulary
 from kindcast.semantic.backtest import Backtest, PastEvent
-from kindcast.semantic.ontology import read
+from kindcast.semantic.ontology import encode, read
 from kindcast.server.cli import main
 from kindcast.server.cli import matching as matching_commands
 from kindcast.server.cli import spark as spark_commands
@@ -623,6 +623,18 @@ def test_fetched_inputs_may_be_the_current_folder(tmp_path: Path, monkeypatch: p
     (tmp_path / "inputs" / "subscriptions.ndjson").write_text('{"id": "a", "expression": "n > 1"}\n', encoding="utf-8")
     monkeypatch.chdir(tmp_path / "inputs")
     assert [each.subscriptions for each in Inputs(folder=Path()).snapshot(tmp_path / "own").shards] == [1]
+
+
+def test_fetched_text_stays_a_text_if_its_attribute_holds_concepts_later(tmp_path: Path) -> None:
+    """As at the server that it was fetched from (rule 14). The user's own files have new subscriptions."""
+    folder = tmp_path / "inputs"
+    folder.mkdir()
+    (folder / "000.records").write_bytes(encode(read(SHOP.encode(), format="turtle")))
+    (folder / "declarations.json").write_text('{"attributes": {"target": {"kind": "concept"}}}', encoding="utf-8")
+    line = {"id": "a", "where": {"=": ["target", "no such label"]}}
+    (folder / "subscriptions.ndjson").write_text(json.dumps(line), encoding="utf-8")
+    snapshot = Inputs(folder=folder).snapshot(tmp_path / "own")
+    assert ([each.subscriptions for each in snapshot.shards], snapshot.refused) == ([1], ())
 
 
 def test_inputs_may_be_packed_and_damaged_ones_are_told(tmp_path: Path) -> None:

@@ -6,9 +6,9 @@ import pytest
 
 from kindcast import InvalidSubscription, Matcher, Vocabulary
 from kindcast.semantic.errors import Problem
-from kindcast.semantic.language import parse, to_text
+from kindcast.semantic.language import parse, to_text, to_tree
 from kindcast.semantic.ontology import read
-from kindcast.semantic.subscriptions.compilation import SUGGESTED, resolve
+from kindcast.semantic.subscriptions.compilation import SUGGESTED, as_new, resolve
 
 PREFIXES = b"""
 @prefix : <http://example.org/> . @prefix rdfs: <http://www.w3.org/2000/01/rdf-schema#> .
@@ -326,6 +326,9 @@ def test_resolve_stored_text_stays_a_text_if_its_attribute_holds_concepts_later(
         later = Vocabulary.from_bytes(TURTLE, format="turtle", attributes={"other": {"kind": "concept"}})
         again = resolve(stored, later, stored=True)
         assert (to_text(again.expression), again.kept, again.notes) == (text, stored, ())
+        written = as_new(to_tree(stored), later)
+        assert to_text(resolve(parse(written), later).expression) == text
+        assert as_new(written, later) == written
 
 
 def test_resolve_misspelt_comparison_is_met_with_the_keyword(vocabulary: Vocabulary) -> None:

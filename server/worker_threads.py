@@ -24,6 +24,7 @@ import anyio.to_thread
 __all__ = [
     "ACTING_TENANT",
     "LONG",
+    "MOST_BESIDE",
     "Share",
     "Shares",
     "Turns",
@@ -40,6 +41,9 @@ SHORT_TURN: Final = 0.0005
 of publishing."""
 LONG: Final = 4_096
 """Work on this many bytes of a request takes its turn. Usual expressions and events are shorter."""
+MOST_BESIDE: Final = 4
+"""The maximum number of threads that do short work of one tenant. Each takes a part of the time of all other threads,
+and a tenant may have many keys."""
 ACTING_TENANT: Final[ContextVar[str]] = ContextVar("tenant", default="")
 """The tenant for which a request is carried out. The gate sets it."""
 _lock = threading.Lock()
@@ -55,6 +59,7 @@ class Turns:
     def __init__(self) -> None:
         self._turn = asyncio.Lock()
         self._own: WeakValueDictionary[Hashable, asyncio.Lock] = WeakValueDictionary()
+        self._beside: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()
 
     @asynccontextmanager
     async def of(self, client: Hashable) -> AsyncIterator[None]:
@@ -64,9 +69,14 @@ class Turns:
         async with own, of_tenant, self._turn:
             yield
 
-    def beside(self, client: Hashable) -> asyncio.Lock:
-        """A context manager that is entered beside the turns, and by one task of this client at a time."""
-        return self._own.setdefault((client, "beside"), asyncio.Lock())
+    @asynccontextmanager
+    async def beside(self, client: Hashable) -> AsyncIterator[None]:
+        """A context manager that is entered beside the turns, by one task of this client and by `MOST_BESIDE` tasks of
+        its tenant at a time."""
+        own = self._own.setdefault((client, "beside"), asyncio.Lock())
+        of_tenant = self._beside.setdefault(ACTING_TENANT.get(), asyncio.Semaphore(MOST_BESIDE))
+        async with own, of_tenant:
+            yield
 
 
 class Shares:
@@ -163,9 +173,9 @@ async def run_to_the_end(work: Callable[[], T]) -> T:
 
 async def run_in_turn(work: Callable[[], T], size: int, client: Hashable) -> T:
     """Does what `run_to_the_end` does, for work whose time depends on `size` bytes that `client` sent. `LONG` work runs
-    one after another, in turns of the clients. Other work of one client does so too. Otherwise a few clients with long
-    texts, or one with many, would keep as many threads computing, and all other requests would get a small part of the
-    time."""
+    one after another, in turns of the clients. Other work of one client does so too, and a few threads do that of one
+    tenant. Otherwise a few clients with long texts, or one with many, would keep as many threads computing, and all
+    other requests would get a small part of the time."""
     turns = long_turns()
     async with turns.beside(client) if size < LONG else turns.of(client):
         return await run_to_the_end(work)

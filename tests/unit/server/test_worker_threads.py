@@ -8,7 +8,15 @@ from collections import Counter
 import pytest
 
 from kindcast.server import worker_threads
-from kindcast.server.worker_threads import LONG, SHORT_TURN, Shares, run_in_turn, run_to_the_end, short_turns
+from kindcast.server.worker_threads import (
+    LONG,
+    MOST_BESIDE,
+    SHORT_TURN,
+    Shares,
+    run_in_turn,
+    run_to_the_end,
+    short_turns,
+)
 
 
 def test_turns_are_short_until_the_last_has_left() -> None:
@@ -131,6 +139,37 @@ def test_one_client_does_one_short_work_at_a_time() -> None:
 
     asyncio.run(body())
     assert most == {"a": 1, "b": 1}
+
+
+def test_many_keys_of_one_tenant_do_short_work_in_a_few_threads() -> None:
+    """Another tenant does its own beside them."""
+    running, most, lock = set[str](), [0], threading.Lock()
+    crowded, other_is_done = threading.Event(), threading.Event()
+
+    def short(key: str) -> None:
+        with lock:
+            running.add(key)
+            most[0] = max(most[0], len(running))
+            if len(running) == MOST_BESIDE:
+                crowded.set()
+        assert other_is_done.wait(30)
+        with lock:
+            running.discard(key)
+
+    async def request(tenant: str, key: str) -> None:
+        worker_threads.ACTING_TENANT.set(tenant)
+        if tenant == "many":
+            await run_in_turn(lambda: short(key), LONG - 1, key)
+        else:
+            await run_to_the_end(lambda: crowded.wait(30))
+            await run_in_turn(other_is_done.set, LONG - 1, key)
+
+    async def body() -> None:
+        many = [request("many", f"key {number}") for number in range(20)]
+        await asyncio.gather(*map(asyncio.ensure_future, [*many, request("one", "key")]))
+
+    asyncio.run(body())
+    assert most == [MOST_BESIDE]
 
 
 def test_shares_let_in_what_fits_in_order() -> None:

@@ -106,6 +106,9 @@ class Settings(BaseSettings):
     `events_per_second`, `bytes_per_second`, `connections`, `subscriptions`, `matches_per_event`."""
     tenant_limits: dict[str, float] = {}
     """The default limits of each tenant."""
+    max_tenant_keys: PositiveInt = 1_000
+    """The maximum number of keys of a tenant up to which its own administrators can make more. All keys are in memory,
+    and each change reads all."""
     max_open_tenants: PositiveInt = 256
     """The maximum number of tenants with a matcher in memory and an open database. Above it, an idle one is closed. On
     PostgreSQL the default is at most an eighth of its `max_connections`."""

@@ -184,7 +184,7 @@ async def create(
         created_by=caller.who,
         origin=id,
     )
-    await anyio.to_thread.run_sync(access.store.add_key, made)
+    await anyio.to_thread.run_sync(partial(access.store.add_key, made, most=_most_keys(caller, settings)))
     await access.refresh()
     audit_detail(request, f"made key {id}, {made.role} of {made.tenant or 'all tenants'}")
     return answer({**made.shown(), "key": key}, 201, {"Cache-Control": "no-store"})
@@ -209,9 +209,7 @@ async def rotate(id: KeyId, request: Request, access: AppAccess, settings: AppSe
     )
     until = now + asked.overlap_seconds
 
-    def store() -> None:
-        access.store.add_key(made, replaces=id, until=until)
-
+    store = partial(access.store.add_key, made, replaces=id, until=until, most=_most_keys(caller, settings))
     await anyio.to_thread.run_sync(store)
     await access.refresh()
     audit_detail(request, f"made key {new_id} in place of {id}")
@@ -422,6 +420,11 @@ def _check(asked: KeyBody, caller: Caller, settings: Settings) -> None:
             )
     if asked.expires_at is not None and not time.time() < _seconds(asked.expires_at) < time.time() + MAX_SECONDS:
         raise _invalid("/expires_at", "this time is in the past or too far in the future")
+
+
+def _most_keys(caller: Caller, settings: Settings) -> int | None:
+    """Returns the number of keys at which a caller can make no more for its tenant; None if there is none."""
+    return None if caller.of_all else settings.max_tenant_keys
 
 
 def _end(at: datetime | None) -> float | None:

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 from kindcast.server.errors import ServerError
 
-__all__ = ["LIMITS", "NO_QUOTA", "WINDOW_SECONDS", "LimitReached", "Meter", "Quota", "bad_limit"]
+__all__ = ["LIMITS", "NO_QUOTA", "QUOTA_SECONDS", "WINDOW_SECONDS", "LimitReached", "Meter", "Quota", "bad_limit"]
 
 WINDOW_SECONDS = 10
 

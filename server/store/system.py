@@ -61,6 +61,7 @@ from kindcast.server.errors import (
     UnknownTenant,
 )
 from kindcast.server.security.keys import DEFAULT_TENANT, Key
+from kindcast.server.security.limits import QUOTA_SECONDS, LimitReached
 from kindcast.server.settings import Settings
 from kindcast.server.store.database import (
     COMPILED,
@@ -328,10 +329,10 @@ class SystemStore:
 
         return self.run(read)
 
-    def add_key(self, key: Key, *, replaces: str | None = None, until: float = 0.0) -> None:
+    def add_key(self, key: Key, *, replaces: str | None = None, until: float = 0.0, most: int | None = None) -> None:
         """Stores a key, and its tenant if it is new. The key that it `replaces` expires at `until`, unless it expires
         earlier; raises `UnknownKey` if it was revoked meanwhile. If there is a key with this id, raises `KeyMade`, or
-        `IdempotencyKeyReused` if that one differs."""
+        `IdempotencyKeyReused` if that one differs. Raises `LimitReached` if the tenant has `most` keys."""
 
         def write(connection: Connection) -> None:
             made = connection.execute(select(keys).where(keys.c.id == key.id)).one_or_none()
@@ -347,6 +348,8 @@ class SystemStore:
                 there = select(keys.c.id).where(keys.c.id == replaces).with_for_update()
                 if connection.execute(there).one_or_none() is None:
                     raise UnknownKey(replaces)
+            if most is not None:
+                _check_room(connection, key.tenant, most)
             if key.tenant is not None:
                 _add_tenant(connection, key.tenant, key.created_at)
             connection.execute(insert(keys).values(msgspec.structs.asdict(key)))
@@ -700,6 +703,13 @@ def _add_tenant(connection: Connection, name: str, now: float) -> bool:
     if is_new and name != DEFAULT_TENANT:  # which exists before it has a row
         connection.execute(delete(usage).where(usage.c.tenant == name))
     return is_new
+
+
+def _check_room(connection: Connection, tenant: str | None, most: int) -> None:
+    """Raises `LimitReached` if a tenant has `most` keys."""
+    if connection.execute(select(func.count()).where(keys.c.tenant == tenant)).scalar_one() >= most:
+        detail = f"this tenant has {most:,} keys, which is its limit: revoke one, or ask for more"
+        raise LimitReached(detail, {"Retry-After": str(QUOTA_SECONDS)})
 
 
 def _check_unused(connection: Connection, name: str) -> None:

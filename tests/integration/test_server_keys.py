@@ -403,6 +403,22 @@ def test_body_whose_key_was_revoked_meanwhile_is_refused(tmp_path: Path, method:
         assert client.get("/v1/ontologies", headers=admin).json()["ontologies"] == []
 
 
+def test_administrators_of_a_tenant_make_so_many_keys(tmp_path: Path) -> None:
+    """All keys are in memory, and each change reads all. An administrator of all tenants may make more."""
+    with running_application(tmp_path, max_tenant_keys=2) as client:
+        keyed = Keyed(client)  # of `default`, one for each role
+        first = keyed.make("admin", tenant="pets")
+        mine = {"Authorization": f"Bearer {first['key']}"}
+        second = client.post("/v1/keys", json={"role": "publisher"}, headers=mine)
+        assert second.status_code == 201
+        for path, body in (("/v1/keys", {"role": "publisher"}), (f"/v1/keys/{first['id']}/rotate", {})):
+            refused = client.post(path, json=body, headers=mine)
+            assert (refused.status_code, problem_code(refused)) == (429, "limit-reached")
+            assert int(refused.headers["Retry-After"]) > 0
+        keyed.make("publisher", tenant="pets")
+        keyed.make("admin", tenant="birds")
+
+
 def test_export_whose_key_is_revoked_breaks_off(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It does not end as if it were whole."""
     read = SystemStore.audited

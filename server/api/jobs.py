@@ -52,6 +52,8 @@ class Job:
     task: "asyncio.Task[None] | None" = field(default=None, repr=False)
     roles: Roles = None
     """The roles for which the result was made; None if it is the same for all."""
+    hidden: list[str] = field(default_factory=list)
+    """The attributes that were hidden from these roles when it began."""
 
     def advance(self, stage: str, done: int, total: int | None) -> None:
         """Sets the progress. May be called in any thread, because it replaces one reference."""
@@ -89,12 +91,12 @@ class Jobs:
     async def start(self, work: Callable[[Progress], Awaitable[dict[str, Any]]], roles: Roles = None) -> Job:
         """Begins `work`, which gets a function for reporting its progress and returns the result. Every server that
         shares the database knows the job when this returns. If `roles` are given, the result shows what they may see,
-        and only callers who have all of them find the job.
+        and only callers who have all of them find the job, unless more is hidden from them meanwhile.
 
         The work itself limits how many jobs run at the same time: it fails at once if there are too many.
         """
         self._forget()
-        job = Job(f"job_{secrets.token_hex(8)}", roles=roles)
+        job = Job(f"job_{secrets.token_hex(8)}", roles=roles, hidden=self._hidden_from(roles))
         self._jobs[job.id] = job
         job.task = asyncio.create_task(self._run(job, work))
         await self._tell(job)
@@ -105,18 +107,30 @@ class Jobs:
         deleted or its server ended before it."""
         self._forget()
         if id in self._jobs:
-            if not _may_see(caller, self._jobs[id].roles):
+            job = self._jobs[id]
+            if not self._may_see(caller, job.roles, job.hidden):
                 raise UnknownJob(id)
-            return self._jobs[id].as_json()
+            return job.as_json()
         told = None
         if self._broker.leases.membership is not None:
             told = await self._broker.read(partial(find_job, id=id))
         if told is None:
             raise UnknownJob(id)
         found: dict[str, Any] = msgspec.json.decode(told)
-        if not _may_see(caller, found.pop("roles", None)):
+        if not self._may_see(caller, found.pop("roles", None), found.pop("hidden", ())):
             raise UnknownJob(id)
         return found
+
+    def _may_see(self, caller: Caller, roles: Collection[str] | None, hidden: Collection[str]) -> bool:
+        """Whether a result that was made for `roles`, without what was `hidden` from them, shows this caller nothing
+        that is hidden from it now."""
+        if roles is None or caller.roles is None or "admin" in caller.roles:
+            return True
+        return set(roles) <= caller.roles and set(self._hidden_from(caller.roles)) <= set(hidden)
+
+    def _hidden_from(self, roles: Roles) -> list[str]:
+        view = self._broker.vocabulary.view_of_roles(roles)
+        return [] if view is None else [".".join(each) for each in view.unreadable | view.unmatchable]
 
     async def stop(self) -> None:
         """Waits until running jobs have ended, after their owner told them to stop."""
@@ -127,7 +141,7 @@ class Jobs:
         """Stores the job for the other servers, if there can be any."""
         if (member := self._broker.leases.membership) is None:
             return
-        roles = {} if job.roles is None else {"roles": sorted(job.roles)}
+        roles = {} if job.roles is None else {"roles": sorted(job.roles), "hidden": job.hidden}
         told, ended = msgspec.json.encode(job.as_json() | roles).decode(), job.status != "running"
         try:
             await self._broker.execute(
@@ -173,11 +187,6 @@ class Jobs:
         for number, job in enumerate(sorted(ended, key=lambda each: each.finished or 0.0)):
             if number < surplus or (job.finished or 0.0) < oldest:
                 del self._jobs[job.id]
-
-
-def _may_see(caller: Caller, roles: Collection[str] | None) -> bool:
-    """Whether a result that was made for `roles` shows this caller nothing that is hidden from it."""
-    return roles is None or caller.roles is None or "admin" in caller.roles or set(roles) <= caller.roles
 
 
 # ── routes ────────────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -443,6 +443,25 @@ def test_backtests_are_found_by_those_who_may_see_as_much(teams: dict[str, Team]
             assert found >= {"admin"}
 
 
+def test_a_backtest_is_not_found_after_an_attribute_was_hidden(teams: dict[str, Team]) -> None:
+    """Its samples have the values."""
+    for team in teams.values():  # others compare both
+        publish(team, {"pin": "secret-pin"}, id="pinned")
+    team, paths = teams["left"], []
+    for role in ("subscriber", "ontologist"):
+        begun = team.client.post("/v1/backtests", json={"expression": "pin exists"}, headers=team.keys[role])
+        paths.append((role, begun.headers["location"]))
+    for role, path in paths:
+        until(lambda role=role, path=path: "secret-pin" in team.client.get(path, headers=team.keys[role]).text)
+    assert team.put("pin", {"readable_by": ["ontologist"]}).status_code == 201
+    try:
+        found = [team.client.get(path, headers=team.keys[role]).status_code for role, path in paths]
+        assert found == [404, 200]
+        assert team.client.get(paths[0][1], headers=team.keys["admin"]).status_code == 200
+    finally:
+        assert team.client.delete("/v1/attributes/pin", headers=team.keys["admin"]).status_code == 200
+
+
 def test_a_synonym_of_a_whole_path_hides_no_less(teams: dict[str, Team]) -> None:
     """Its root word has the hidden values, so nobody may match on it who may not match on them."""
     team = teams["left"]

@@ -50,6 +50,8 @@ __all__ = [
 ]
 
 
+MOST_TOLD = 20
+"""The maximum number of unknown members of a declaration that an error lists."""
 MOST_MEMBERS = 1_000
 """The maximum number of members of an enumeration. A longer list is better declared as a hierarchy of concepts."""
 MOST_IRIS = 5
@@ -272,7 +274,7 @@ def overridden(found: AttributeDeclaration | None, name: str, fields: Mapping[st
         raise InvalidDeclaration(f"attribute {name!r}: an object with {', '.join(sorted(_KEYS))} is expected")
     unknown = set(fields) - _KEYS
     if unknown:
-        told, known = ", ".join(map(repr, sorted(unknown))), ", ".join(sorted(_KEYS))
+        told, known = ", ".join(map(repr, sorted(unknown)[:MOST_TOLD])), ", ".join(sorted(_KEYS))
         raise InvalidDeclaration(f"attribute {name!r}: a declaration has no member {told}; known are {known}")
     kind = fields.get("kind")
     if kind is not None and kind not in get_args(AttributeKind):
@@ -350,9 +352,10 @@ def _enumeration(name: str, members: Any, order: Any) -> Enumeration | None:
     high, or several."""
     if members is None and order is None:
         return None
-    texts = tuple(dict.fromkeys(_strings(members, f"attribute {name!r}: enum is a list of strings")))
+    texts = _strings(members, f"attribute {name!r}: enum is a list of strings")
     if not 0 < len(texts) <= MOST_MEMBERS:
         raise InvalidDeclaration(f"attribute {name!r}: an enumeration has 1 to {MOST_MEMBERS} members")
+    texts = tuple(dict.fromkeys(texts))
     expected = f'attribute {name!r}: order must be chains of members, each from low to high, or "listed"'
     if order is None:
         return enumeration(texts, None)

@@ -281,8 +281,6 @@ def read_table(data: bytes, content_type: str = "application/json") -> dict[str,
         rows = _json_rows(data)
     else:
         raise InvalidDeclaration(f"a table is application/json or text/csv, not {content_type[:80]}")
-    if len(rows) > MOST_WORDS:
-        raise InvalidDeclaration(f"a table has at most {MOST_WORDS:,} words, this one has {len(rows):,}: split it")
     return _checked(rows)
 
 
@@ -331,6 +329,8 @@ def _rows(words: Mapping[str, Any]) -> _Rows:
 
 
 def _checked(rows: _Rows) -> dict[str, str]:
+    if len(rows) > MOST_WORDS:
+        raise InvalidDeclaration(f"a table has at most {MOST_WORDS:,} words: split it")
     table: dict[str, str] = {}
     problems: list[Problem] = []
     for at, word, root in rows:
@@ -360,6 +360,8 @@ def _csv_rows(data: bytes) -> _Rows:
             if not any(words) or (not rows and tuple(map(str.lower, words)) in HEADINGS):
                 continue
             rows.append((at, words[0], words[1]) if len(words) == 2 else (at, words, None))
+            if len(rows) > MOST_WORDS:
+                break
     except csv.Error as error:
         at = Position(line=reader.line_num, column=1)
         raise InvalidDeclaration([Problem("bad-synonym", f"this is not CSV: {error}", at)]) from None

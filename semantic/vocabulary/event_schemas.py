@@ -93,7 +93,7 @@ def read_event_type(name: str, document: Any, others: Mapping[str, Any] | None =
     shape = reader.read(document)
     stated, correctable, split = reader.stated(document), reader.correctable(document), reader.split(document)
     if reader.problems:
-        raise InvalidDeclaration(reader.problems[:MOST_PROBLEMS])
+        raise InvalidDeclaration(reader.problems)
     title, description = document.get("title"), document.get("description")
     return EventType(
         name=name,
@@ -329,11 +329,12 @@ class _Reader:
             members = node["enum"]
         else:
             return None
+        if isinstance(members, list) and not 0 < len(members) <= MOST_MEMBERS:
+            self.refuse((*path, "enum"), f"an enumeration has 1 to {MOST_MEMBERS} members")
+            return None
         if not isinstance(members, list) or not all(isinstance(each, str | int | float) for each in members):
             self.refuse((*path, "enum"), "the members of an enumeration are strings, numbers, true or false")
             return None
-        if not 0 < len(members) <= MOST_MEMBERS:
-            self.refuse((*path, "enum"), f"an enumeration has 1 to {MOST_MEMBERS} members")
         return tuple(dict.fromkeys(members)) if len(set(map(type, members))) == 1 else tuple(members)
 
     def _order(self, node: Mapping[str, Any], members: tuple[Any, ...] | None, path: Path) -> Any:
@@ -412,7 +413,8 @@ class _Reader:
             self.refuse(path, str(error))
 
     def refuse(self, path: Path, detail: str, code: str = "invalid-schema") -> None:
-        self.problems.append(problem_at(path, code, detail))
+        if len(self.problems) < MOST_PROBLEMS:
+            self.problems.append(problem_at(path, code, detail))
 
 
 def _type_of(member: str | int | float | bool) -> str:

@@ -5,8 +5,8 @@ Each change makes a new version of the vocabulary. `?dry_run=true` reports its e
 nothing.
 """
 
-import asyncio
 from collections.abc import Mapping
+from functools import partial
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Path, Query, Request, Response
@@ -45,6 +45,7 @@ from kindcast.server.errors import HiddenAttribute, UnknownDeclaration
 from kindcast.server.security.callers import Caller
 from kindcast.server.security.permissions import ROLES, Permission
 from kindcast.server.store import declarations, ontologies
+from kindcast.server.worker_threads import run_in_turn
 
 __all__ = ["router"]
 
@@ -220,15 +221,17 @@ async def delete_attribute(name: Name, broker: AppBroker, caller: AppCaller, dry
 
 @router.put("/synonyms/{name:path}", summary="Upload a table of synonyms", openapi_extra=body_schema(WORDS))
 async def put_synonyms(
-    request: Request, name: Name, broker: AppBroker, settings: AppSettings, dry_run: DryRun = False
+    request: Request, name: Name, broker: AppBroker, settings: AppSettings, caller: AppCaller, dry_run: DryRun = False
 ) -> Response:
     """Uploads a table of words → root words, for strings and names of attributes: a JSON object, or `text/csv` with a
     word and its root word per line. All tables are used together."""
     media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if media_type == "text/csv":
-        table = await asyncio.to_thread(read_table, await request.body(), media_type)
+        body = await request.body()
+        table = await run_in_turn(partial(read_table, body, media_type), len(body), caller.owner)
     else:
-        table = await asyncio.to_thread(check_table, await json_object(request, settings))
+        words = await json_object(request, settings)
+        table = await run_in_turn(partial(check_table, words), len(await request.body()), caller.owner)
     return await _put(broker, "synonyms", name, table, dry_run)
 
 
@@ -254,12 +257,15 @@ async def delete_synonyms(name: Name, broker: AppBroker, dry_run: DryRun = False
 
 
 @router.put("/rates", summary="Upload exchange rates", openapi_extra=body_schema(RATES))
-async def put_rates(request: Request, broker: AppBroker, settings: AppSettings, dry_run: DryRun = False) -> Response:
+async def put_rates(
+    request: Request, broker: AppBroker, settings: AppSettings, caller: AppCaller, dry_run: DryRun = False
+) -> Response:
     """Replaces the table of exchange rates: a JSON object, or `text/csv` with a base, a currency and a rate per line.
     Currencies that the table connects can be compared. No rate is assumed."""
     media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if media_type == "text/csv":
-        table = await asyncio.to_thread(read_rate_table, await request.body(), media_type)
+        body = await request.body()
+        table = await run_in_turn(partial(read_rate_table, body, media_type), len(body), caller.owner)
         return await _put(broker, "rates", THE_RATES, table, dry_run)
     return await _put(broker, "rates", THE_RATES, await json_object(request, settings), dry_run)
 
@@ -296,7 +302,9 @@ async def put_schema(
     if SPLIT_BY in body:
         _check_renaming(broker, caller, "an envelope")
     if (view := reader_of(caller, broker).view) is not None:
-        _check_restrictions(view, read_event_type(type, body, broker.state.declarations.schemas))
+        schemas = broker.state.declarations.schemas
+        size = len(await request.body())
+        await run_in_turn(lambda: _check_restrictions(view, read_event_type(type, body, schemas)), size, caller.owner)
     return await _put(broker, "schema", type, body, dry_run, replace)
 
 

@@ -8,10 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import msgspec
 import pytest
 
+from kindcast.semantic.vocabulary.declarations import MOST_WORDS
+from kindcast.server.api import declarations
 from kindcast.server.broker import vocabulary_commands
 from tests.harness.application import problem_code, publish, running_application, show, subscribe
+from tests.harness.server_thread import running_app
 
 
 @pytest.fixture
@@ -317,3 +321,47 @@ def test_restart_restores_declarations(tmp_path: Path) -> None:
     with running_application(tmp_path) as client:
         assert version_in_force(client) == before
         assert publish(client, value=87, kind="PC", price="7 EUR") == 1
+
+
+@pytest.mark.parametrize("kind", ["application/json", "text/csv"])
+def test_table_of_too_many_words_is_refused(client: httpx.Client, kind: str) -> None:
+    """Each new text of an event is looked up in it. As JSON, any number was accepted."""
+    words = [f"w{number}" for number in range(MOST_WORDS + 1)]
+    rows = "".join(f"{word},r\n" for word in words)
+    body = rows.encode() if kind == "text/csv" else msgspec.json.encode(dict.fromkeys(words, "r"))
+    answer = client.put("/v1/synonyms/many", content=body, headers={"Content-Type": kind})
+    assert (answer.status_code, problem_code(answer)) == (422, "invalid-declaration")
+    assert "at most 200,000 words" in answer.json()["detail"]
+
+
+def test_tables_of_one_client_do_not_hold_up_the_events_of_another(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Batches of events are read in threads, too. Forty tables at a time occupied all threads for minutes."""
+    begun, free = threading.Event(), threading.Event()
+
+    def slowly(*_: Any) -> dict[str, str]:
+        begun.set()
+        assert free.wait(60)
+        return {}
+
+    monkeypatch.setattr(declarations, "read_table", slowly)
+    with running_app(tmp_path) as address, ThreadPoolExecutor(40) as threads:
+        headers = {"Content-Type": "text/csv"}
+        body = b"a,b\n" * 2_000
+        uploads = [
+            threads.submit(httpx.put, f"{address}/v1/synonyms/t{number}", content=body, headers=headers, timeout=90.0)
+            for number in range(40)
+        ]
+        try:
+            assert begun.wait(30)
+            time.sleep(1.0)  # the other uploads arrive
+            lines: dict[str, Any] = {
+                "content": b'{"a": 1}\n' * 1_000,
+                "headers": {"Content-Type": "application/x-ndjson"},
+            }
+            event = httpx.post(f"{address}/v1/events", timeout=20.0, **lines)
+        finally:
+            free.set()
+        assert event.status_code == 202
+        assert {each.result().status_code for each in uploads} <= {200, 201}

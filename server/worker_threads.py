@@ -69,6 +69,10 @@ class Turns:
         async with own, of_tenant, self._turn:
             yield
 
+    def of_huge_body(self) -> asyncio.Lock:
+        """A context manager that is entered by one task of the tenant at a time, before any turn."""
+        return self._own.setdefault((ACTING_TENANT.get(), "huge body"), asyncio.Lock())
+
     @asynccontextmanager
     async def beside(self, client: Hashable) -> AsyncIterator[None]:
         """A context manager that is entered beside the turns, by one task of this client and by `MOST_BESIDE` tasks of

@@ -14,7 +14,7 @@ import secrets
 import shlex
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
-from contextlib import AsyncExitStack
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from functools import partial
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
@@ -60,6 +60,7 @@ __all__ = [
     "caller_of",
     "count_events",
     "describe_security",
+    "enter_until_answered",
     "entry_of",
     "only_default",
     "running_access",
@@ -69,8 +70,9 @@ TENANT_HEADER = "kindcast-tenant"
 CALLER = "kindcast.caller"
 SERVICES = "kindcast.services"
 DETAIL = "kindcast.audit"
-"""The names in the scope of a request for its caller, the services of its tenant, and what the audit log adds to method
-and path."""
+ENTERED = "kindcast.entered"
+"""The names in the scope of a request for its caller, the services of its tenant, what the audit log adds to method
+and path, and the context managers that are left after it."""
 
 STREAM_TOKENS = "stream tokens"
 """The name of the secret that signs stream tokens."""
@@ -447,6 +449,13 @@ def services_of(request: HTTPConnection) -> "TenantServices":
     return services
 
 
+async def enter_until_answered(request: HTTPConnection, manager: AbstractAsyncContextManager[Any]) -> None:
+    """Enters a context manager, which is left after the request. Does nothing on a server without keys."""
+    entered: AsyncExitStack | None = request.scope.get(ENTERED)
+    if entered is not None:
+        await entered.enter_async_context(manager)
+
+
 def count_events(request: Request, number: int) -> None:
     """Counts published events in the usage and limits of the caller. Raises `LimitReached`."""
     caller = caller_of(request)
@@ -565,7 +574,7 @@ class Gate:
         tenants: Tenants = scope["app"].state.tenants
         audited = scope.get("method") not in READING and bool(needs & AUDITED)
         ACTING_TENANT.set(caller.tenant)
-        entered = AsyncExitStack()
+        scope[ENTERED] = entered = AsyncExitStack()
         try:
             scope[SERVICES] = await entered.enter_async_context(tenants.enter(caller.tenant))
             _check_current(scope[SERVICES], needs)

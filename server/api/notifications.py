@@ -8,7 +8,6 @@ notification. Members of the notification itself become context attributes. The 
 notification, so a notification that is sent again is a duplicate.
 """
 
-import asyncio
 import hashlib
 import re
 from collections.abc import Callable, Iterator, Mapping
@@ -23,9 +22,17 @@ from kindcast.semantic import Problem as Fault
 from kindcast.semantic.units import is_date_time
 from kindcast.server.api.access import caller_of, count_events
 from kindcast.server.api.events import Accepted, matched_by
-from kindcast.server.api.requests import AppBroker, AppEventReader, answer, body_schema, check_encoding
+from kindcast.server.api.requests import (
+    AppBroker,
+    AppEventReader,
+    answer,
+    body_schema,
+    check_encoding,
+    turn_for_huge_body,
+)
 from kindcast.server.cloudevents import SPECVERSION, DecodedEvent, EventReader
 from kindcast.server.strict_json import decode
+from kindcast.server.worker_threads import run_to_the_end
 
 __all__ = ["CORE_CONTEXT", "ngsi_ld_events", "one_record_events", "router"]
 
@@ -370,8 +377,9 @@ async def _taken(
         reader.check_count(len(found))
         return [reader.from_object(each) for each in found]
 
+    await turn_for_huge_body(request)
     try:
-        decoded = await asyncio.to_thread(read)
+        decoded = await run_to_the_end(read)
         count_events(request, len(decoded))
         most = caller_of(request).max_matches
         told = await broker.publish_together(decoded, verbose=verbose, max_matches=most)

@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Collection, Coroutine, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from datetime import datetime
 from difflib import get_close_matches
+from functools import partial
 from typing import Annotated, Any, TypeVar
 from urllib.parse import urlsplit
 
@@ -17,7 +18,7 @@ from fastapi.dependencies.models import Dependant
 from pydantic import BeforeValidator, Field
 from starlette.requests import ClientDisconnect, HTTPConnection
 
-from kindcast.server.api.access import caller_of, services_of
+from kindcast.server.api.access import caller_of, enter_until_answered, services_of
 from kindcast.server.api.problem_types import Problem
 from kindcast.server.broker import Broker
 from kindcast.server.clock import instant
@@ -27,7 +28,7 @@ from kindcast.server.security.keys import TICKET_HEADER, Claim
 from kindcast.server.security.permissions import Reader
 from kindcast.server.settings import Settings
 from kindcast.server.strict_json import decode, depth_within
-from kindcast.server.worker_threads import Turns
+from kindcast.server.worker_threads import Turns, long_turns, run_to_the_end
 
 __all__ = [
     "CUT",
@@ -59,6 +60,7 @@ __all__ = [
     "parse_page_cursor",
     "reader_of",
     "server_of",
+    "turn_for_huge_body",
     "turn_for_large_page",
     "unless_left",
     "without_payload",
@@ -74,6 +76,10 @@ MOST_ERRORS = 20
 LARGE_BODY = 1 << 16
 """A body of at least this many bytes is read in a worker thread, because reading it would block the event loop for
 milliseconds."""
+
+HUGE_BODY = 1 << 20
+"""One request of each tenant with a body of at least this many bytes is carried out at a time: as objects of Python, a
+body takes up to twenty times the memory, and every collection of garbage visits them."""
 
 SUBSCRIPTION_ID = re.compile(r"sub_[0-9a-f]{16}")
 """The ids that servers give to subscriptions. No expression looks like this."""
@@ -207,7 +213,15 @@ async def json_object(request: Request, settings: Settings, *, optional: bool = 
         raise Problem("unsupported-media-type", f"send {JSON}, not {media_type or 'a body without Content-Type'}")
     if len(body) < LARGE_BODY:
         return _object(body, settings.max_json_depth)
-    return await asyncio.to_thread(_object, body, settings.max_json_depth)
+    await turn_for_huge_body(request)
+    return await run_to_the_end(partial(_object, body, settings.max_json_depth))
+
+
+async def turn_for_huge_body(request: Request) -> None:
+    """Waits until the other requests of this tenant with bodies of `HUGE_BODY` bytes are answered, if this one has such
+    a body."""
+    if len(await request.body()) >= HUGE_BODY:
+        await enter_until_answered(request, long_turns().of_huge_body())
 
 
 def _object(body: bytes, depth: int) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from pathlib import Path
-from threading import Event
+from threading import Event, Lock
 from typing import Any, get_args
 
 import httpx
@@ -19,7 +19,7 @@ from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import connect
 
 from kindcast.server import app
-from kindcast.server.api import access
+from kindcast.server.api import access, requests
 from kindcast.server.api.access import AccessControl, running_access
 from kindcast.server.cli import serve
 from kindcast.server.client import Client, ProblemError
@@ -439,6 +439,40 @@ def test_export_whose_key_is_revoked_breaks_off(tmp_path: Path, monkeypatch: pyt
             with pytest.raises(httpx.RemoteProtocolError):
                 for _ in parts:
                     pass
+
+
+def test_one_huge_body_of_a_tenant_is_carried_out_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As objects they take many times the memory. Those of another tenant do not wait for them."""
+    parse, lock = requests._object, Lock()
+    running, most = Counter[str](), Counter[str]()
+
+    def slowly(body: bytes, depth: int) -> dict[str, Any]:
+        found = parse(body, depth)
+        if len(body) < (1 << 20):
+            return found
+        tenant = found["event"]["tenant"]
+        with lock:
+            running[tenant] += 1
+            most[tenant] = max(most[tenant], running[tenant])
+        until(lambda: all(running[each] for each in ("one", "other")) or len(most) == 2)
+        time.sleep(0.1)
+        with lock:
+            running[tenant] -= 1
+        return found
+
+    monkeypatch.setattr(requests, "_object", slowly)
+    with running_app(tmp_path) as address, httpx.Client(base_url=address, trust_env=False, timeout=60.0) as client:
+        admin = {"Authorization": f"Bearer {client.post('/v1/keys', json={'role': 'admin'}).json()['key']}"}
+
+        def asked(tenant: str) -> int:
+            made = client.post("/v1/keys", json={"role": "admin", "tenant": tenant}, headers=admin).json()
+            body = {"event": {"tenant": tenant, "text": "x" * (1 << 20)}}
+            mine = {"Authorization": f"Bearer {made['key']}"}
+            return httpx.post(f"{address}/v1/match", json=body, headers=mine, timeout=60.0).status_code
+
+        with ThreadPoolExecutor(8) as threads:
+            assert set(threads.map(asked, ["one", "other"] * 4)) == {200}
+    assert most == {"one": 1, "other": 1}
 
 
 def _full(*_: object, **__: object) -> None:

@@ -113,6 +113,7 @@ _here = threading.local()
 # ── registration ──────────────────────────────────────────────────────────────────────────────────────────────────────
 # The registration of a remote operator by an administrator, its checks, and its declaration for the matcher.
 
+MAX_ATTRIBUTES = 1_000
 MAX_HEADERS = 16
 MAX_HEADER_LENGTH = 4_096
 OWN_HEADERS = ("host", "content-length", "transfer-encoding", "connection")
@@ -156,6 +157,9 @@ def read_registration(body: Mapping[str, Any], *, allow_private: bool) -> Regist
     unknown = next((name for name in body if name not in known), None)
     if unknown is not None:
         raise InvalidDeclaration(f"an operator has no member {unknown[:100]!r}; known are {', '.join(known)}")
+    for name, most in (("headers", MAX_HEADERS), ("attributes", MAX_ATTRIBUTES)):
+        if isinstance(body.get(name), dict | list) and len(body[name]) > most:
+            raise InvalidDeclaration(f"the operator cannot be registered: at most {most:,} {name} are allowed")
     try:
         read = msgspec.convert(body, Registration, strict=True)
     except msgspec.ValidationError as error:
@@ -169,7 +173,6 @@ def read_registration(body: Mapping[str, Any], *, allow_private: bool) -> Regist
         "retries are from 0 to 5": 0 <= read.retries <= 5,
         "cache_seconds are from 0 to 86,400": 0 <= read.cache_seconds <= 86_400,
         "a version has 1 to 100 characters": 1 <= len(read.version) <= 100,
-        f"at most {MAX_HEADERS} headers are allowed": len(read.headers) <= MAX_HEADERS,
         f"the names of headers are ASCII letters, digits, - and _, but not {', '.join(OWN_HEADERS)}": all(
             map(_names_header, read.headers)
         ),

@@ -243,6 +243,7 @@ def test_operator_with_the_name_of_a_keyword_is_refused(tmp_path: Path, service:
         ({"headers": {"A": "ü"}}, "invalid-declaration", "4,096 visible ASCII characters"),
         ({"headers": {"A": "Bearer x "}}, "invalid-declaration", "without spaces at its ends"),
         ({"headers": dict.fromkeys(map(str, range(17)), "x")}, "invalid-declaration", "at most 16 headers"),
+        ({"attributes": [*map(str, range(1_001))]}, "invalid-declaration", "at most 1,000 attributes"),
         ({"headers": {"A": "(hidden)"}}, "invalid-declaration", "give the value of each header"),
         ({"surprise": 1}, "invalid-declaration", "an operator has no member 'surprise'; known are url, version"),
     ],

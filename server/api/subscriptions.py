@@ -934,10 +934,10 @@ async def _import(
         parts = [None if repeatable is None else repeatable.of_part(number) for number, _ in lines]
         return [_read_line(line, settings, caller, part) for (_, line), part in zip(lines, parts, strict=True)]
 
-    read = await run_to_the_end(read_all)
+    size = sum(len(line) for _, line in lines)
+    read = await run_in_turn(read_all, size, caller.owner)
     asked = [each for each in read if not isinstance(each, Exception)]
     made: Sequence[Exception | None]
-    size = sum(len(line) for _, line in lines)
     try:
         made = await broker.create_subscriptions([new for new, _, _ in asked], size, compiler, caller.quota)
     except ServerError as error:

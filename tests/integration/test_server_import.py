@@ -3,8 +3,12 @@
 import asyncio
 import contextlib
 import json
+import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from threading import Lock
+from typing import Any
 
 import httpx
 import pytest
@@ -15,9 +19,12 @@ from kindcast.semantic.model import Expression
 from kindcast.semantic.shipped_vocabularies import shipped
 from kindcast.semantic.subscriptions import BulkCompiler
 from kindcast.semantic.subscriptions import bulk_compilation as bulk_module
+from kindcast.server.api import subscriptions
 from kindcast.server.api.subscriptions import IMPORTED_TOGETHER
 from kindcast.server.broker.subscription_commands import BulkCompilers
+from kindcast.server.worker_threads import LONG
 from tests.harness.application import problem_code, publish, running_application, show, subscribe
+from tests.harness.server_thread import running_app
 
 
 @pytest.fixture
@@ -241,3 +248,28 @@ def test_index_that_may_have_so_many_bytes_refuses_more_and_goes_on(tmp_path: Pa
         assert publish(client, name="all", price=1) == len(made) - len(made) // 2
         assert client.post("/v1/subscriptions", json={"expression": "name = 'more'"}).status_code == 201
         assert publish(client, name="more") == 1
+
+
+def test_lines_of_imports_are_read_in_turns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Thirty imports of one tenant kept as many threads busy."""
+    reading, most, lock = [0], [0], Lock()
+    read_line = subscriptions._read_line
+
+    def slowly(*given: Any) -> Any:
+        with lock:
+            reading[0] += 1
+            most[0] = max(most[0], reading[0])
+        time.sleep(0.05)
+        with lock:
+            reading[0] -= 1
+        return read_line(*given)
+
+    monkeypatch.setattr(subscriptions, "_read_line", slowly)
+    body = b'{"expression": "a = 1", "metadata": {"text": "%b"}}\n' % (b"x" * LONG)
+    with running_app(tmp_path) as address, ThreadPoolExecutor(6) as threads:
+        sent = [
+            threads.submit(httpx.post, f"{address}/v1/subscriptions/import", content=body, timeout=60.0)
+            for _ in range(6)
+        ]
+        assert all(len(each.result().json()["created"]) == 1 for each in sent)
+    assert most == [1]

@@ -20,7 +20,7 @@ from typing import Any, TypeVar
 import anyio
 import anyio.to_thread
 from sqlalchemy import Connection, Row
-from sqlalchemy.exc import DBAPIError, SQLAlchemyError
+from sqlalchemy.exc import DBAPIError, OperationalError, SQLAlchemyError
 
 from kindcast.semantic import Event, Matcher, Vocabulary
 from kindcast.semantic.errors import IndexFull
@@ -84,7 +84,7 @@ from kindcast.server.security.limits import NO_QUOTA, Quota
 from kindcast.server.security.permissions import EVERYBODY, Roles, RolesOf
 from kindcast.server.settings import Settings
 from kindcast.server.store import ledger
-from kindcast.server.store.database import Database, enter_schema
+from kindcast.server.store.database import UNREACHABLE, Database, enter_schema
 from kindcast.server.store.events import list_whole_events
 from kindcast.server.store.integrity import Damage, check_everything
 from kindcast.server.store.matches import MatchCache
@@ -998,6 +998,9 @@ class Broker:
             return connection, state
         except DBAPIError as error:
             connection.close()
+            if self._database.schema is not None and isinstance(error, OperationalError):
+                _log.error("the database cannot be reached: %s", error.orig)
+                raise StoreUnavailable(UNREACHABLE) from error
             self.damage.translated(error)
             raise StoreUnreadable(self.damage.of_file or f"the database cannot be read: {error.orig}") from error
         except BaseException:

@@ -54,6 +54,7 @@ __all__ = [
 BEATS_PER_LEASE = 5
 PAUSE_SECONDS = 0.5
 """The pause before the database is tried again."""
+READ_AGAIN = "everything is read again when it is activated"
 
 T = TypeVar("T")
 
@@ -659,8 +660,11 @@ class Preparation:
         began = time.perf_counter()
         try:
             prepared = await self._made(token)
+        except ServerError as error:
+            _log.error("a vocabulary cannot be prepared; %s: %s", READ_AGAIN, error)
+            prepared = None
         except Exception:
-            _log.exception("a vocabulary cannot be prepared; everything is read again when it is activated")
+            _log.exception("a vocabulary cannot be prepared; %s", READ_AGAIN)
             prepared = None
         if token != self._token:
             return

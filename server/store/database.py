@@ -44,6 +44,7 @@ from kindcast.server.store.tables import ledger, run_plain
 
 __all__ = [
     "COMPILED",
+    "UNREACHABLE",
     "Database",
     "connect_arguments",
     "enter_schema",

@@ -20,12 +20,12 @@ from sqlalchemy.exc import OperationalError
 from kindcast.semantic import Matcher, Vocabulary
 from kindcast.server import late_matching
 from kindcast.server.broker import Broker, membership
-from kindcast.server.broker.membership import Membership, OtherServers, PreparedVocabulary, ReadTrees
+from kindcast.server.broker.membership import Membership, OtherServers, Preparation, PreparedVocabulary, ReadTrees
 from kindcast.server.broker.startup import Snapshots
 from kindcast.server.broker.state import LiveSubscriptions, State
 from kindcast.server.broker.vocabulary_commands import unpacked
 from kindcast.server.clock import CLOCK
-from kindcast.server.errors import StoreInUse
+from kindcast.server.errors import StoreInUse, StoreUnavailable
 from kindcast.server.operators import operator_clients
 from kindcast.server.operators.operator_clients import FAILURES
 from kindcast.server.settings import Settings
@@ -123,6 +123,24 @@ def test_a_lifetime_from_a_server_whose_clock_is_behind_is_whole(
     finally:
         monkeypatch.undo()
         CLOCK.restart()
+
+
+def test_a_vocabulary_that_cannot_be_prepared_because_the_database_is_away_is_a_line_in_the_log(
+    database: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """And no stack trace. The vocabulary holds at both servers."""
+
+    async def away(*_: object) -> None:
+        raise StoreUnavailable("the database cannot be reached")
+
+    monkeypatch.setattr(Preparation, "_made", away)
+    with running_two(database, tmp_path) as (first, second):
+        ontology = "@prefix : <http://e/> . @prefix s: <http://www.w3.org/2000/01/rdf-schema#> . :A s:subClassOf :B ."
+        put = first.put("/v1/ontologies/x", content=ontology, headers={"Content-Type": "text/turtle"})
+        assert put.status_code == 201
+        assert second.get("/v1/concepts/resolve?term=A").status_code == 200
+    said = [each for each in caplog.records if "cannot be prepared" in each.getMessage()]
+    assert [each.exc_info for each in said] == [None]
 
 
 def test_a_data_folder_is_of_one_server(database: str, tmp_path: Path) -> None:

@@ -14,8 +14,10 @@ import httpx
 import msgspec
 import pytest
 from sqlalchemy import URL, Connection, create_engine, insert, text, update
+from sqlalchemy.exc import OperationalError
 
 from kindcast.server import tenants
+from kindcast.server.broker import broker
 from kindcast.server.broker.membership import Membership
 from kindcast.server.errors import StoreInDoubt, StoreUnavailable, StoreUnreadable, TenantExists
 from kindcast.server.settings import Settings
@@ -318,6 +320,26 @@ def test_a_tenant_that_cannot_be_opened_leaves_no_connection_open(
         assert [each.name for each in threading.enumerate()].count("kindcast-broker") == 1  # that of `default`
         assert publish(client, headers, a=1) == 0
     engine.dispose()
+
+
+def test_a_tenant_that_is_opened_while_the_database_ends_is_not_called_damaged(
+    database: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As during a restart of PostgreSQL. A client tries again, and does not read the words of the driver."""
+
+    def break_off(connection: Connection, *_: Any, **__: Any) -> None:
+        with pytest.raises(OperationalError) as ended:
+            connection.exec_driver_sql("SELECT pg_terminate_backend(pg_backend_pid())")
+        raise ended.value
+
+    with running_application(tmp_path, database=database) as client:
+        headers = Keyed(client).key("publisher", tenant="shop")
+        with monkeypatch.context() as patched:
+            patched.setattr(broker, "restore", break_off)
+            refused = client.post("/v1/events", json={"a": 1}, headers=headers)
+        assert (refused.status_code, problem_code(refused)) == (503, "store-unavailable"), refused.text
+        assert refused.json()["detail"] == "the database cannot be reached: try again"
+        assert publish(client, headers, a=1) == 0
 
 
 def test_a_tenant_has_no_usage_of_a_deleted_one_that_a_server_stored_late(database: str, tmp_path: Path) -> None:

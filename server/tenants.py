@@ -255,12 +255,17 @@ class Tenants:
         only the snapshot of this server. So a later tenant of the same name has another folder."""
         return self._settings.data / "tenants" / name
 
-    def subscriptions(self, name: str) -> int | None:
-        """Returns the number of subscriptions of a tenant; None if it is not open."""
+    async def subscriptions(self, name: str) -> int | None:
+        """Returns the number of subscriptions of a tenant; None if it is not open, or cannot be read now."""
         if not self.is_open(name):
             return None
-        services = self.default if name == DEFAULT_TENANT else self._open[name].services
-        return len(services.broker.state.live_subscriptions)
+        broker = (self.default if name == DEFAULT_TENANT else self._open[name].services).broker
+        if broker.settings.shards is None:
+            return len(broker.state.live_subscriptions)
+        try:
+            return (await broker.read(subscriptions.numbers_of_all))[0]
+        except ServerError:
+            return None
 
     async def subscriptions_by_creator(self, name: str) -> dict[str, int] | None:
         """Returns the number of subscriptions of a tenant by the owner who created them; None if it is not open, or

@@ -235,8 +235,8 @@ async def revoke(id: KeyId, access: AppAccess, caller: AppCaller) -> Response:
 async def list_tenants(access: AppAccess, tenants: AppTenants, caller: AppCaller) -> Response:
     """Lists the tenants of this server by name. An administrator of one tenant sees only that tenant."""
     await access.refresh()
-    names = sorted({DEFAULT_TENANT, *access.ring.tenants})
-    return answer({"tenants": [_tenant(access, tenants, each) for each in names if _only(caller) in (None, each)]})
+    names = [each for each in sorted({DEFAULT_TENANT, *access.ring.tenants}) if _only(caller) in (None, each)]
+    return answer({"tenants": [await _tenant(access, tenants, each) for each in names]})
 
 
 @router.post(
@@ -257,7 +257,7 @@ async def create_tenant(
     await anyio.to_thread.run_sync(access.store.add_tenant, asked.name, asked.limits, time.time())
     await access.refresh()
     audit_detail(request, f"made tenant {asked.name}")
-    return answer(_tenant(access, tenants, asked.name), 201)
+    return answer(await _tenant(access, tenants, asked.name), 201)
 
 
 @router.patch("/tenants/{name}", summary="Limit a tenant", openapi_extra=body_schema(LimitsBody.model_json_schema()))
@@ -270,7 +270,7 @@ async def limit_tenant(
     await anyio.to_thread.run_sync(access.store.set_tenant_limits, name, asked.limits, time.time())
     await access.refresh()
     audit_detail(request, f"limits {msgspec.json.encode(asked.limits).decode()}")
-    return answer(_tenant(access, tenants, name))
+    return answer(await _tenant(access, tenants, name))
 
 
 @router.delete("/tenants/{name}", summary="Delete a tenant")
@@ -278,7 +278,7 @@ async def delete_tenant(name: TenantName, access: AppAccess, tenants: AppTenants
     """Deletes a tenant with all its data. All its keys must be revoked first. This cannot be undone. The entries of the
     audit log about it stay."""
     await access.refresh()
-    known = _tenant(access, tenants, name)
+    known = await _tenant(access, tenants, name)
     await tenants.delete(name)
     await access.refresh()
     return answer(known | {"open": False})
@@ -365,11 +365,11 @@ def _begin(access: AccessControl, caller: Caller) -> float:
     return access.ring.tenants[caller.tenant].created_at
 
 
-def _tenant(access: AccessControl, tenants: Tenants, name: str) -> dict[str, Any]:
+async def _tenant(access: AccessControl, tenants: Tenants, name: str) -> dict[str, Any]:
     known = access.ring.tenants.get(name)
     if known is None and name != DEFAULT_TENANT:
         raise problem_of(UnknownTenant(name))
-    meter, held = access.ring.tenant_meter(name), tenants.subscriptions(name)
+    meter, held = access.ring.tenant_meter(name), await tenants.subscriptions(name)
     return {
         "name": name,
         "created_at": None if known is None else moment(known.created_at),

@@ -463,6 +463,20 @@ def test_settings_that_shards_cannot_have_are_refused(settings: dict[str, Any]) 
         Settings(shards=2, **settings)
 
 
+def test_tenants_are_listed_without_the_connection_of_the_writer(database: str, tmp_path: Path) -> None:
+    """Its transaction was begun by the reader, so that the next event could not be stored."""
+    with running_servers(database, tmp_path) as [client]:
+        key = client.post("/v1/keys", json={"role": "admin"}).json()["key"]
+        client.headers["Authorization"] = f"Bearer {key}"
+        limits = client.patch("/v1/tenants/default", json={"limits": {"subscriptions": 5}})
+        assert limits.status_code == 200, limits.text
+        for number in range(1, 4):
+            subscribe(client, "n = 1")
+            [tenant] = client.get("/v1/tenants").json()["tenants"]
+            assert tenant["used"]["subscriptions"] == number
+            send(client, n=1)
+
+
 def test_matches_from_elsewhere_are_refused(database: str, tmp_path: Path) -> None:
     with running_servers(database, tmp_path) as (client,):
         made = subscribe(client, "n = 1")

@@ -459,10 +459,10 @@ class Shards:
         if self._broker.state.commits < page.commits:
             await self._broker.follow()  # learns the operators that its subscriptions call
         shard.follow_operators(self._broker.state)
-        version = page.events[0].vocabulary_version if page.events else self._broker.state.vocabulary.version
-        if version != shard.version:
+        version = page.events[0].vocabulary_version if page.events else None  # the one in force, also if it changes now
+        if (version or self._broker.state.vocabulary.version) != shard.version:
             fresh = await self._load(shard.number, shard, version)
-            shard.state, shard.version, shard.hurries = fresh.state, version, True
+            shard.state, shard.version, shard.hurries = fresh.state, fresh.version, True
             return True
         shard.hurries = len(page.events) == PAGE or any(row.vocabulary_version != version for row in page.events)
         same = next((at for at, row in enumerate(page.events) if row.vocabulary_version != version), len(page.events))

@@ -342,6 +342,28 @@ def test_a_load_that_stops_before_its_end_leaves_no_cursor_open(
     assert set(cursors) == {0}
 
 
+def test_a_shard_without_new_events_follows_the_vocabulary_in_force(
+    database: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whichever that is by then. One under which no event was accepted is not stored, and cannot be asked for."""
+    load, asked = Shards._load, list[str | None]()
+
+    async def watched(self: Shards, number: int, before: Shard | None, version: str | None = None) -> Shard:
+        asked.append(version)
+        return await load(self, number, before, version)
+
+    monkeypatch.setattr(Shards, "_load", watched)
+    with running_servers(database, tmp_path) as [client]:
+        until(lambda: len(asked) == SHARDS)
+        client.put("/v1/ontologies/x", content=TURTLE, headers={"Content-Type": "text/turtle"}).raise_for_status()
+        made = subscribe(client, "target isa Computer")
+        until(lambda: len(asked) == 2 * SHARDS)
+        assert set(asked) == {None}
+        send(client, target="laptop")
+        settled(client)
+        assert waiting(client, made) == [{"target": "laptop"}]
+
+
 class IdleShards(Shards):
     """Shards with an empty log, of a server that holds all leases."""
 

@@ -351,6 +351,7 @@ class OtherServers:
         self._sweeper = sweeper
         self._read_all = read_all
         self._tell = tell
+        self._timeline: str | None = None
         self.prepared: PreparedVocabulary | None = None
         """The vocabulary that another server is about to activate, if this server has prepared it. Another thread may
         set this."""
@@ -447,6 +448,9 @@ class OtherServers:
     def _catch_up(self, connection: Connection, locked: servers.Locked) -> None:
         state = self._state
         ledger.check_readable(locked.readable_from)
+        if self._is_promoted(connection):
+            _log.warning("a replica of the database was promoted, which may lack commits: everything is read again")
+            state.commits = -servers.KEPT_COMMITS - 1
         if locked.commits == state.commits:
             return
         if locked.commits < state.commits:
@@ -468,6 +472,14 @@ class OtherServers:
         state.commits, state.sequence = locked.commits, locked.sequence
         state.last_accepted_at = max(state.last_accepted_at, accepted_at)
         self._tell(applied)
+
+    def _is_promoted(self, connection: Connection) -> bool:
+        """Whether a replica was promoted since the last look. It may lack commits that this server has applied, and
+        others may have made as many since. Asks once for each connection."""
+        before = self._timeline
+        if "timeline" not in connection.info:
+            connection.info["timeline"] = self._timeline = servers.timeline(connection)
+        return before not in (None, self._timeline)
 
     def _announcement(
         self, connection: Connection, noted: Collection[servers.Change], sequence: int

@@ -30,6 +30,7 @@ from sqlalchemy import (
     Table,
     text,
 )
+from sqlalchemy.exc import DBAPIError
 
 from kindcast.server.store.tables import insert_rows
 
@@ -77,6 +78,7 @@ __all__ = [
     "store_job",
     "store_upcoming",
     "take_leases",
+    "timeline",
     "unprepared",
 ]
 
@@ -244,6 +246,17 @@ def commit_is_there(connection: Connection, server: str, commit: int) -> bool:
     lock_ledger(connection)
     mine = connection.exec_driver_sql("SELECT commit FROM own_commits WHERE server = %s", (server,))
     return mine.scalar_one_or_none() == commit
+
+
+def timeline(connection: Connection) -> str:
+    """Returns the timeline of PostgreSQL, which is another one after a replica was promoted; an empty text if this
+    database does not tell it. Must run in a transaction."""
+    try:
+        with connection.begin_nested():
+            found = connection.exec_driver_sql("SELECT left(pg_walfile_name(pg_current_wal_lsn()), 8)").scalar_one()
+    except DBAPIError:
+        return ""
+    return str(found)
 
 
 def clean(connection: Connection, commits: int) -> None:

@@ -143,6 +143,26 @@ def test_a_vocabulary_that_cannot_be_prepared_because_the_database_is_away_is_a_
     assert [each.exc_info for each in said] == [None]
 
 
+def test_what_a_promoted_replica_lacks_is_forgotten(
+    database: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also if others have made as many commits since: the number of a lost subscription may be that of another one."""
+    with running_application(tmp_path, database=database) as client:
+        lost, kept = subscribe(client, "n = 1"), subscribe(client, "n = 2")
+        engine = create_engine(driver_url(database))
+        with engine.begin() as connection:
+            connection.execute(text("UPDATE ledger SET commits = commits + 5"))
+            connection.execute(text("DELETE FROM subscriptions WHERE id = :id"), {"id": lost["id"]})
+            there = connection.execute(text("SELECT pg_backend_pid()")).scalar_one()
+            monkeypatch.setattr(servers, "timeline", lambda _: "00000009")
+            others = text("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = :of AND pid <> :me")
+            connection.execute(others, {"me": there, "of": engine.url.database})
+        engine.dispose()
+        until(lambda: client.get("/readyz").status_code == 200)
+        assert [publish(client, n=n) for n in (1, 2)] == [0, 1]
+        assert waiting(client, kept) == [{"n": 2}]
+
+
 def test_a_data_folder_is_of_one_server(database: str, tmp_path: Path) -> None:
     """The second server is refused while the first runs, and not afterwards."""
     with running_application(tmp_path, database=database) as client:

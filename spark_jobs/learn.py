@@ -29,7 +29,7 @@ from kindcast.semantic.conditions import is_expensive
 from kindcast.semantic.language import to_text, to_tree
 from kindcast.semantic.model import CanonicalEvent, Not, Value
 from kindcast.spark_jobs.event_batch import NO_DAY, EventBatch, Rejected
-from kindcast.spark_jobs.output import number_lines, run_tasks
+from kindcast.spark_jobs.output import Output, number_lines, run_tasks
 from kindcast.spark_jobs.reading import AS_IT_STANDS, ReadOptions, Split, read_split, splits_of
 from kindcast.spark_jobs.report import Progress, silent
 from kindcast.spark_jobs.snapshot import ShardMatcher, Snapshot, added_up, opened, records_of, vocabulary_of
@@ -84,25 +84,25 @@ def learn_archive(
     progress: Progress = silent,
 ) -> dict[str, Any]:
     """Writes the statistics of an archive to `output`. The write of each table is atomic. Returns the summary. Raises
-    `JobFailed`."""
-    output.mkdir(parents=True, exist_ok=True)
-    predicates, asking = _predicates(snapshot)
-    splits = number_lines(session, splits_of(archive), progress)
-    learned = Learned()
-    trees = [tree for _, tree in predicates]
-    work = partial(_learn, snapshot=snapshot.for_workers(session), predicates=trees, asking=asking, read=read)
-    for part in run_tasks(session, splits, work, "learn", progress):
-        learned.add(part)
-    texts = [text for text, _ in predicates]
-    drift = _drift(learned)
-    _write(output / "values", _value_rows(learned))
-    _write(output / "predicates", _predicate_rows(learned, texts))
-    _write(output / "together", _together_rows(learned, texts))
-    _write(output / "drift", drift)
-    priors = _priors(learned, texts, snapshot)
-    writing = output / ".priors.json"
-    writing.write_text(json.dumps(priors, ensure_ascii=False, indent=1), encoding="utf-8")
-    writing.replace(output / "priors.json")
+    `JobFailed`, also if another job is writing there."""
+    with Output(output).held():
+        predicates, asking = _predicates(snapshot)
+        splits = number_lines(session, splits_of(archive), progress)
+        learned = Learned()
+        trees = [tree for _, tree in predicates]
+        work = partial(_learn, snapshot=snapshot.for_workers(session), predicates=trees, asking=asking, read=read)
+        for part in run_tasks(session, splits, work, "learn", progress):
+            learned.add(part)
+        texts = [text for text, _ in predicates]
+        drift = _drift(learned)
+        _write(output / "values", _value_rows(learned))
+        _write(output / "predicates", _predicate_rows(learned, texts))
+        _write(output / "together", _together_rows(learned, texts))
+        _write(output / "drift", drift)
+        priors = _priors(learned, texts, snapshot)
+        writing = output / ".priors.json"
+        writing.write_text(json.dumps(priors, ensure_ascii=False, indent=1), encoding="utf-8")
+        writing.replace(output / "priors.json")
     return {
         "events": learned.events,
         "unreadable": learned.unreadable,

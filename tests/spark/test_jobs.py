@@ -30,7 +30,8 @@ from kindcast.spark_jobs.event_batch import EVENTS, EXPLODED, MATCHES, NORMALISE
 from kindcast.spark_jobs.learn import learn_archive
 from kindcast.spark_jobs.match import backtest_archive, match, match_archive
 from kindcast.spark_jobs.normalise import normalise
-from kindcast.spark_jobs.report import JobFailed
+from kindcast.spark_jobs.output import Output
+from kindcast.spark_jobs.report import JobFailed, UnusableOutput
 from kindcast.spark_jobs.snapshot import Inputs, Snapshot, forget_older, write_snapshot
 from kindcast.spark_jobs.stream import quarantined, read_events, readable
 from tests.harness.application import running_application, subscribe
@@ -141,6 +142,14 @@ def test_learning_counts_what_it_could_not_read(snapshot: Snapshot, spark: Spark
     (tmp_path / "half.ndjson").write_text('{"price": 1}\n[1]\n{"price\n', encoding="utf-8")
     summary = learn_archive(spark, str(tmp_path / "half.ndjson"), tmp_path / "learned", snapshot)
     assert (summary["events"], summary["unreadable"]) == (1, 2)
+
+
+def test_learning_waits_for_no_other_job_in_its_output(
+    archive: Path, snapshot: Snapshot, spark: SparkSession, tmp_path: Path
+) -> None:
+    """Both wrote the same files at the same time."""
+    with Output(tmp_path / "out").held(), pytest.raises(UnusableOutput, match="another job is writing"):
+        learn_archive(spark, str(archive), tmp_path / "out", snapshot)
 
 
 def test_learning_reads_events_as_matching_does(snapshot: Snapshot, spark: SparkSession, tmp_path: Path) -> None:

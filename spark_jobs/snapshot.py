@@ -33,11 +33,12 @@ from pyspark.sql import SparkSession
 from kindcast.semantic import CanonicalEvent, Event, InvalidEvent, InvalidSubscription, Matcher, Operator, Vocabulary
 from kindcast.semantic.errors import SemanticError, UnusableMatcher
 from kindcast.semantic.events import Canonicaliser, correction_key, correction_of
+from kindcast.semantic.language import parse, to_tree
 from kindcast.semantic.matching import MatchTable, saved_trees
 from kindcast.semantic.ontology import Ontology, Reason, decode, encode, read_several
 from kindcast.semantic.operators import load_operators
 from kindcast.semantic.operators.builtin import builtin_operators, operators_of_documents
-from kindcast.semantic.subscriptions import as_new
+from kindcast.semantic.subscriptions import as_new, restore_expression
 from kindcast.semantic.vocabulary import MEANING, arguments_of
 from kindcast.spark_jobs.event_batch import EventBatch, Rejected, reason_of, unnamed
 from kindcast.spark_jobs.report import JobFailed, UnusableSnapshot
@@ -245,8 +246,9 @@ def write_snapshot(
 ) -> Snapshot:
     """Compiles all subscriptions (id, text or tree) and writes the folder atomically. An existing folder is replaced.
     `declarations` are the arguments of `Vocabulary` other than the ontologies. The default of `shards` follows from
-    `SHARD_SUBSCRIPTIONS`. Subscriptions that cannot be compiled are listed in `refused`, after those given. `stored`:
-    the trees are those of a server, whose texts stay texts (rule 14)."""
+    `SHARD_SUBSCRIPTIONS`. Subscriptions that cannot be compiled are listed in `refused`, after those given. `stored`
+    says that a server has them: texts stay texts, and they keep the
+    meaning that is left to them there (rule 14)."""
     listed = list(subscriptions)
     count = shards or max(1, -(-len(listed) // SHARD_SUBSCRIPTIONS))
     vocabulary = Vocabulary(ontologies, **(declarations or {}))
@@ -267,7 +269,7 @@ def write_snapshot(
     context = bool(vocabulary.schemas) or _context_has_names_above(vocabulary)
     for number, part in enumerate(parts):
         matcher = Matcher(vocabulary, operators=operators_for_jobs())
-        left_out += _add(matcher, part)
+        left_out += _add(matcher, part, stored=stored)
         name = f"shard-{number:03}"
         digest, asks = _save_matcher(matcher, writing / name)
         context = context or asks
@@ -287,7 +289,7 @@ def write_snapshot(
     return snapshot
 
 
-def _add(matcher: Matcher, part: Sequence[tuple[str, str | Mapping[str, Any]]]) -> Iterator[Refused]:
+def _add(matcher: Matcher, part: Sequence[tuple[str, str | Mapping[str, Any]]], *, stored: bool) -> Iterator[Refused]:
     for start in range(0, len(part), ADDED_TOGETHER):
         some = part[start : start + ADDED_TOGETHER]
         try:
@@ -299,7 +301,21 @@ def _add(matcher: Matcher, part: Sequence[tuple[str, str | Mapping[str, Any]]]) 
                 try:
                     matcher.add(id, expression)
                 except InvalidSubscription as error:
-                    yield Refused(id, "; ".join(str(problem.detail) for problem in error.problems))
+                    if not (stored and _is_restored(matcher, id, expression)):
+                        yield Refused(id, "; ".join(str(problem.detail) for problem in error.problems))
+
+
+def _is_restored(matcher: Matcher, id: str, expression: str | Mapping[str, Any]) -> bool:
+    """Adds a subscription as a server keeps it, although something that it names is gone. Returns False if it cannot be
+    read, or calls an operator that jobs lack."""
+    try:
+        compiled = restore_expression(to_tree(parse(expression)), matcher.vocabulary, matcher.operators)
+    except InvalidSubscription:
+        return False
+    if any(note.code == "operator-gone" for note in compiled.notes):
+        return False
+    matcher.add_compiled(id, compiled)
+    return True
 
 
 def _context_has_names_above(vocabulary: Vocabulary) -> bool:

@@ -626,6 +626,31 @@ def test_lines_that_are_no_subscriptions_are_told_by_every_run(tmp_path: Path) -
     assert [str(path.absolute()) for path in below.iterdir()] == [newest.folder]
 
 
+def test_subscriptions_of_a_server_keep_the_meaning_that_is_left_to_them(tmp_path: Path) -> None:
+    """After a concept or relation is gone, a server matches by what is left. Jobs left such subscriptions out, and
+    failed. Those that call an operator of the server only are left out still, also those of a file of the user."""
+    asked = {
+        "gone": "t isa <http://e/gone> or n > 1",
+        "not": "not t isa <http://e/gone>",
+        "relation": "t <http://e/part> <http://e/whole> or n > 1",
+        "operator": "t isa <http://e/gone> or remote(@n) or n > 1",
+        "good": "n > 1",
+        "bad": "n >",
+    }
+    lines = "".join(json.dumps({"id": id, "expression": text}) + "\n" for id, text in asked.items())
+    lines += (
+        json.dumps({"id": "tree", "where": {"any": [{"isa": ["t", {"iri": "http://e/gone"}]}, {">": ["n", 1]}]}}) + "\n"
+    )
+    (tmp_path / "inputs").mkdir()
+    (tmp_path / "inputs" / "subscriptions.ndjson").write_text(lines, encoding="utf-8")
+    written = Inputs(folder=tmp_path / "inputs").snapshot(tmp_path / "own")
+    assert [each.subscription for each in written.refused] == ["operator", "bad"]
+    matcher = written.matcher(0, written.vocabulary())
+    assert sorted(each.subscription for each in matcher.match({"n": 2})) == ["gone", "good", "relation", "tree"]
+    of_a_user = Inputs(subscriptions=tmp_path / "inputs" / "subscriptions.ndjson").snapshot(tmp_path / "other")
+    assert {each.subscription for each in of_a_user.refused} == {*asked, "tree"} - {"good"}
+
+
 def test_fetched_inputs_may_be_the_current_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The lock beside the folder needs its name."""
     (tmp_path / "inputs").mkdir()

@@ -108,6 +108,8 @@ SHARD_SUBSCRIPTIONS = 1_000_000
 """Of one shard: an index of some 800 MB, which leaves a worker room below 1.5 GB (docs/scale.md)."""
 LAYOUT = 1
 ADDED_TOGETHER = 5_000
+OTHER_FILTERS = ("types", "source", "filters")
+"""Members of a subscription as a server takes it, which restrict it further. An export has them in the expression."""
 CONTEXT = ("id", "source", "type", "subject", "time", "datacontenttype", "dataschema", "specversion")
 
 Subscriptions = Iterable[tuple[str, str | Mapping[str, Any]]]
@@ -502,6 +504,8 @@ def _subscription(line: str, seen: set[str]) -> tuple[str, Any] | None:
     expression = said.get("expression", said.get("where"))
     if not isinstance(expression, str | dict):
         raise ValueError("expected `expression` or `where`")
+    if others := [name for name in OTHER_FILTERS if said.get(name) is not None]:
+        raise ValueError(f"{', '.join(others)}: jobs read only the expression, so write ce.type = … into it")
     if said["id"] in seen:
         raise ValueError(f"the id {said['id']!r} is used twice")
     seen.add(said["id"])

@@ -651,6 +651,20 @@ def test_subscriptions_of_a_server_keep_the_meaning_that_is_left_to_them(tmp_pat
     assert {each.subscription for each in of_a_user.refused} == {*asked, "tree"} - {"good"}
 
 
+def test_subscription_with_conditions_beside_its_expression_is_left_out(tmp_path: Path) -> None:
+    """As a server takes it. It matched events of all types and sources. An export says them in the expression."""
+    asked = tmp_path / "asked.ndjson"
+    more: list[dict[str, Any]] = [{"types": ["offer"]}, {"source": "/shop"}, {"types": None, "asked": {"types": ["a"]}}]
+    lines = [{"id": str(number), "expression": "n > 1"} | each for number, each in enumerate(more)]
+    asked.write_text("".join(json.dumps(each) + "\n" for each in lines), encoding="utf-8")
+    written = Inputs(subscriptions=asked).snapshot(tmp_path / "own")
+    assert [(each.subscription, each.reason.partition(":")[0]) for each in written.refused] == [
+        ("line 1", "types"),
+        ("line 2", "source"),
+    ]
+    assert [each.subscriptions for each in written.shards] == [1]
+
+
 def test_fetched_inputs_may_be_the_current_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The lock beside the folder needs its name."""
     (tmp_path / "inputs").mkdir()

@@ -218,7 +218,7 @@ class Normaliser:
         if not isinstance(event.data, Mapping):
             return []
         changes: list[dict[str, str]] = []
-        for raw in flatten(event.data, _LIMITS).scalars:
+        for raw in _names_in(event.data):
             names = self._canonicaliser.names(raw)
             if names != (raw,):
                 changes.append(_change(names[0], raw, ", ".join(names), "attribute-name"))
@@ -259,6 +259,15 @@ class Normaliser:
             yield _change(name, said, f"{value.number:.17g}", "number")
         if value.instant is not None and format_instant(value.instant) != said:
             yield _change(name, said, format_instant(value.instant), "instant")
+
+
+def _names_in(data: Mapping[str, Any]) -> Iterable[str]:
+    """Returns the published names. None if the data is refused as plain JSON: of linked data, members without an IRI
+    are not read, and may be anything."""
+    try:
+        return flatten(data, _LIMITS).scalars
+    except InvalidEvent:
+        return ()
 
 
 def _change(attribute: str, published: str, became: str, why: str) -> dict[str, str]:

@@ -812,6 +812,17 @@ def test_links_outside_the_archive_that_lead_to_the_same_folder_again_are_refuse
         splits_of(str(tmp_path / "archive"))
 
 
+def test_linked_data_with_members_that_are_not_read_is_normalised(tmp_path: Path) -> None:
+    """A number that no double holds, in a member without an IRI, ended the job each time."""
+    event = {"@context": {"n": "http://e/n"}, "@id": "http://e/x", "n": 1, "unknown": (1 << 60) + 1}
+    (tmp_path / "a.ndjson").write_text(json.dumps(event) + "\n", encoding="utf-8")
+    (split,) = splits_of(str(tmp_path))
+    (batch,) = read_split(split, ReadOptions(bodies=True))
+    assert isinstance(batch, EventBatch)
+    table, rejected = Normaliser(Vocabulary()).table(batch)
+    assert (len(table), rejected) == (1, [])
+
+
 @pytest.mark.parametrize("store_schema", [True, False])
 def test_uuids_of_parquet_are_texts_whoever_wrote_them(tmp_path: Path, store_schema: bool) -> None:
     """Without a schema of Arrow in the file, the quarantine said that the column was left out, although it was read."""

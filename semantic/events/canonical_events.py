@@ -681,17 +681,18 @@ class Canonicaliser:
         stated: _StatedWithin | None,
     ) -> dict[str, tuple[CanonicalEvent, ...]]:
         """Returns the elements of arrays of objects, each as an event of its own (for `some`). `array` is the array
-        around them, if any. `done` caches the finished elements by the whole name of their array. Without it the cost
-        would be 2^depth, because an object is an element of every array around it."""
+        around them, as `array_within` returns it, if any. `done` caches the finished elements by their array. Without
+        it the cost would be 2^depth, because an object is an element of every array around it. With the whole names of
+        arrays it would be, too, because each segment may have several names."""
         named: dict[str, list[tuple[Mapping[str, Any], Stated | None]]] = {}
         states = None if stated is None else stated(array)
         for name, objects in raw.items():
             found = [(each, stated_of(name, each, states)) for each in objects]
             for each in self.names(name, array):
                 named.setdefault(each, []).extend(found)
-        before = f"{array}." if array else ""
+        within = {name: self._vocabulary.attributes.array_within(name, array) for name in named}
         return {
-            name: tuple(self._element(each, whole, before + name, done, stated) for each, whole in found)
+            name: tuple(self._element(each, whole, within[name], done, stated) for each, whole in found)
             for name, found in named.items()
         }
 

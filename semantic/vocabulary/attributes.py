@@ -386,6 +386,8 @@ def _strings(values: Any, expected: str) -> tuple[str, ...]:
     return tuple(found)
 
 
+UNDECLARED: Final = "\0"
+"""The array of elements within which no name is declared. No declared name begins with it."""
 ABOVE: Final = 64
 """The maximum number of names above one dotted name. They multiply with the segments, and each costs a copy of the
 values."""
@@ -512,6 +514,21 @@ class AttributeScheme:
         if whole in self.declarations:
             return whole
         return whole if (whole := self.localised(whole)) in self.declarations else name
+
+    def array_within(self, name: str, around: str) -> str:
+        """Returns the whole name of an array `name` inside elements of the array `around`, or `UNDECLARED` if no
+        declared name begins with it: then its elements are read like those of every other such array."""
+        if around == UNDECLARED:
+            return around
+        whole = f"{around}.{name}" if around else name
+        is_declared = whole in self._declared_arrays or self.localised(whole) in self._declared_arrays
+        return whole if is_declared else UNDECLARED
+
+    @cached_property
+    def _declared_arrays(self) -> frozenset[str]:
+        """What declared dotted names begin with."""
+        dotted = (segments_of(name) for name in self.declarations if "." in name)
+        return frozenset(".".join(each[:count]) for each in dotted for count in range(1, len(each)))
 
     def resolve(self, raw: str) -> str:
         """Returns the attribute that `raw` means, segment by segment: by exact name, else by the user's table of

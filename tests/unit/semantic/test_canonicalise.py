@@ -5,7 +5,9 @@ from typing import Any
 import pytest
 
 from kindcast import Event, InvalidEvent, Vocabulary
+from kindcast.semantic.events import canonical_events
 from kindcast.semantic.events.canonical_events import Canonicaliser, EventLimits
+from kindcast.semantic.flatten import flatten
 
 TURTLE = b"""
 @prefix : <http://example.org/> . @prefix rdfs: <http://www.w3.org/2000/01/rdf-schema#> .
@@ -160,6 +162,37 @@ def test_canonicalise_array_of_objects_keeps_its_elements(vocabulary: Vocabulary
     assert [each.attributes["x"][0].number for each in (first, second)] == [1.0, 2.0]
     assert second.elements["parts"][0].attributes["y"][0].number == 3.0
     assert [value.number for value in canonical.attributes["items.parts.y"]] == [3.0]
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        {"@context": {"@vocab": "http://e/"}, "a": {"a": {"a": {"a": {"a": {"a": {"a": {"n": 1}}}}}}}},
+        {"email": [{"email": [{"email": [{"email": [{"email": [{"email": [{"email": [{"n": 1}]}]}]}]}]}]}]},
+    ],
+)
+def test_canonicalise_nested_elements_whose_names_have_others_cost_one_reading_each(
+    vocabulary: Vocabulary, data: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Twice as many with each level, because each object was read under all names of the arrays around it: to explain
+    a small event took hours."""
+    read = []
+    monkeypatch.setattr(canonical_events, "flatten", lambda *arguments: read.append(1) or flatten(*arguments))
+    event = Canonicaliser(vocabulary).canonicalise(data)
+    assert len(read) == 8
+    name = "a" if "@context" in data else "contact"
+    for _ in range(7):
+        (event,) = event.elements[name]
+    assert event.attributes["n"][0].number == 1
+
+
+@pytest.mark.parametrize("name", ["x.contact.n", "x.email.n", "contact.n", "other.n"])
+def test_canonicalise_names_declared_in_elements_hold_in_these_only(name: str) -> None:
+    """Under the whole dotted name of their array, also where an array has several names."""
+    words = Vocabulary.from_bytes(TURTLE, format="turtle", attributes={name: {"kind": "number", "unit": "kg"}})
+    event = Canonicaliser(words).canonicalise({"x": [{"email": [{"n": 1}]}], "y": [{"email": [{"n": 1}]}]})
+    dimensions = [event.elements[one][0].elements["email"][0].attributes["n"][0].dimension for one in ("x", "y")]
+    assert dimensions == ["mass" if name == "x.email.n" else None, None]
 
 
 def test_canonicalise_deeply_nested_arrays_of_objects_cost_one_reading_each(vocabulary: Vocabulary) -> None:

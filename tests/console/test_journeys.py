@@ -354,6 +354,22 @@ def test_escape_closes_completions_that_are_on_their_way(tmp_path: Path) -> None
 
 
 @pytest.mark.slow
+def test_completions_of_another_text_are_not_inserted(tmp_path: Path) -> None:
+    """Who types faster than the server answers, or moves the caret, sees a list that does not fit yet."""
+    (tmp_path / "data").mkdir()
+    with running_browser(tmp_path / "profile") as browser, running_app(tmp_path / "data") as address:
+        httpx.post(f"{address}/v1/events", json={"price": 5}).raise_for_status()
+        browser.open(f"{address}/console#/subscribe")
+        for more, after in (("ice", "not price\n"), ("\ue012", "not p\nr")):  # letters, and the key Left
+            browser.type("What do you want to hear of?", "not pr")
+            browser.wait("document.querySelectorAll('.completions li').length")
+            browser.run("window.there ??= fetch; window.fetch = () => new Promise(() => {})")
+            browser.press(*more, "Enter")
+            assert browser.run("return document.querySelector('textarea').value") == after
+            browser.run("window.fetch = there")
+
+
+@pytest.mark.slow
 def test_names_in_scripts_from_right_to_left_end_at_the_left(tmp_path: Path) -> None:
     """Their punctuation too, which has no direction of its own."""
     (tmp_path / "data").mkdir()

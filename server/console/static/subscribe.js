@@ -10,7 +10,7 @@ export async function page(rest, parameters) {
   let asked = 0, closed = null;  // Escape closed the list for this text, also one that is on its way
 
   const check = later(140, async () => {
-    const mine = ++asked, value = text.value, isEmpty = !value.trim();
+    const mine = ++asked, value = text.value, at = caret(text), isEmpty = !value.trim();
     let told;
     try { told = await call("POST", "check?lang=" + state.language, { expression: value, position: characters(text).length }); } catch (error) {
       if (mine !== asked) return;
@@ -22,7 +22,7 @@ export async function page(rest, parameters) {
     subscription.allow(told.valid && !isEmpty);
     marks.replaceChildren(...marked(value, isEmpty ? [] : told.errors));
     text.setAttribute("aria-invalid", String(!told.valid && !isEmpty));
-    offers.show(document.activeElement === text && value !== closed ? told.completions ?? [] : []);
+    offers.show(document.activeElement === text && value !== closed ? told.completions ?? [] : [], at);
     if (isEmpty) fill(said, h("p", { class: "quiet" }, t("Write what you want to hear of, such as: target isa Computer and price <= 400 USD")));
     else fill(said, told.valid ? meaning(told, value) : told.errors.map((each) => mistake(each, text, changed)));
     if (told.valid && !isEmpty) look(value); else fill(past);
@@ -63,6 +63,8 @@ export async function page(rest, parameters) {
 
 // The server counts characters, and JavaScript counts some of them (emoji, rare Chinese ones) twice.
 const characters = (text) => [...text.value.slice(0, text.selectionStart)];
+// A text with the place in it where completions are inserted: those of another one would replace other characters.
+const caret = (text) => text.selectionStart + " " + text.value;
 
 // Where a mistake begins in an expression.
 function offset(expression, error) {
@@ -73,10 +75,11 @@ function offset(expression, error) {
 // The list of completions below the text.
 function completions(text, changed) {
   const element = h("ul", { class: "completions", id: "completions", role: "listbox", "aria-label": t("Completions") });
-  let listed = [], chosen = -1;
-  function show(found) {
+  let listed = [], chosen = -1, of = "";
+  function show(found, at = "") {
     listed = found;
-    fill(element, found.map((each, place) => h("li", { role: "option", id: "completion-" + place, onmousedown: (event) => { event.preventDefault(); insert(place); } },
+    of = at;
+    fill(element, found.map((each, place) => h("li", { role: "option", id: "completion-" + place, onmousedown: (event) => { event.preventDefault(); if (of === caret(text)) insert(place); } },
       h("span", {}, each.label, each.matched && each.matched !== each.label && h("span", { class: "quiet" }, "  ", each.matched, each.lang ? ` (${each.lang})` : "")), h("span", { class: "quiet small" }, t(each.kind)))));
     text.setAttribute("aria-expanded", String(found.length > 0));
     choose(found.length ? 0 : -1);
@@ -97,7 +100,7 @@ function completions(text, changed) {
   // Whether a key was for this list.
   function take(event) {
     const moves = { ArrowDown: () => choose((chosen + 1) % listed.length), ArrowUp: () => choose((chosen + listed.length - 1) % listed.length), Escape: () => show([]), Enter: () => insert(chosen) };
-    if (!listed.length || !moves[event.key] || (event.key === "Enter" && event.shiftKey)) return false;
+    if (!listed.length || !moves[event.key] || (of !== caret(text) && event.key !== "Escape") || (event.key === "Enter" && event.shiftKey)) return false;
     moves[event.key]();
     return true;
   }

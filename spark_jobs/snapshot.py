@@ -249,8 +249,8 @@ def write_snapshot(
     """Compiles all subscriptions (id, text or tree) and writes the folder atomically. An existing folder is replaced.
     `declarations` are the arguments of `Vocabulary` other than the ontologies. The default of `shards` follows from
     `SHARD_SUBSCRIPTIONS`. Subscriptions that cannot be compiled are listed in `refused`, after those given. `stored`
-    says that a server has them: texts stay texts, and they keep the
-    meaning that is left to them there (rule 14)."""
+    says that a server has them: texts stay texts, and what is gone leaves them the meaning that it leaves them there
+    (rule 14)."""
     listed = list(subscriptions)
     count = shards or max(1, -(-len(listed) // SHARD_SUBSCRIPTIONS))
     vocabulary = Vocabulary(ontologies, **(declarations or {}))

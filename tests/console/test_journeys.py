@@ -12,6 +12,7 @@ import re
 import shlex
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -367,6 +368,36 @@ def test_completions_of_another_text_are_not_inserted(tmp_path: Path) -> None:
             browser.press(*more, "Enter")
             assert browser.run("return document.querySelector('textarea').value") == after
             browser.run("window.fetch = there")
+
+
+@pytest.mark.slow
+def test_past_of_one_expression_is_looked_for_at_a_time(tmp_path: Path) -> None:
+    """With many events it takes long: the page says so, and what was written meanwhile waits for no other text."""
+    slow = """
+        const there = fetch;
+        window.asked = [];
+        window.fetch = async (path, options) => {
+            if (path === "v1/backtests") window.asked.push(JSON.parse(options.body).expression);
+            if (path.startsWith("v1/backtests/")) await new Promise((go) => (window.go = go));
+            return there(path, options);
+        };
+    """
+    (tmp_path / "data").mkdir()
+    with running_browser(tmp_path / "profile") as browser, running_app(tmp_path / "data") as address:
+        httpx.post(f"{address}/v1/events", json={"price": 5}).raise_for_status()
+        browser.open(f"{address}/console#/subscribe")
+        browser.see("Write what you want")
+        browser.run(slow)
+        browser.type("What do you want to hear of?", "price > 1")
+        browser.see("Looking through the stored events")
+        browser.wait("Boolean(window.go)")
+        for more, now in (("2", "more than 12"), ("3", "more than 123")):
+            browser.type("What do you want to hear of?", more, clear=False)
+            browser.see(now)
+            time.sleep(1.0)  # after that the past is looked for
+        browser.run("setInterval(() => window.go(), 50)")
+        browser.see("It would have matched", "0 / 1")
+        assert browser.run("return window.asked") == ["price > 1", "price > 123", "price > 123"]
 
 
 @pytest.mark.slow

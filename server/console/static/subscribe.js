@@ -7,6 +7,7 @@ export async function page(rest, parameters) {
   const text = h("textarea", { id: "expression", rows: 4, spellcheck: "false", autocapitalize: "off", autocomplete: "off", role: "combobox", "aria-autocomplete": "list", "aria-expanded": "false", "aria-controls": "completions", value: start });
   const marks = h("pre", { "aria-hidden": "true" }), said = h("div", { "aria-live": "polite" }), past = h("div", {});
   const offers = completions(text, () => changed()), live = liveTest(text), subscription = creation(text);
+  let wanted = null, looks = false;  // the expression whose past is looked for, and whether it is
   let asked = 0, closed = null;  // Escape closed the list for this text, also one that is on its way
 
   const check = later(140, async () => {
@@ -25,13 +26,21 @@ export async function page(rest, parameters) {
     offers.show(document.activeElement === text && value !== closed ? told.completions ?? [] : [], at);
     if (isEmpty) fill(said, h("p", { class: "quiet" }, t("Write what you want to hear of, such as: target isa Computer and price <= 400 USD")));
     else fill(said, told.valid ? meaning(told, value) : told.errors.map((each) => mistake(each, text, changed)));
-    if (told.valid && !isEmpty) look(value); else fill(past);
+    wanted = told.valid && !isEmpty ? value : null;
+    if (wanted !== null) look(); else fill(past);
   });
-  const look = later(700, async (value) => {
-    if (value !== text.value) return;
-    let found;
-    try { found = await pastMatches(value); } catch (error) { found = note("warn", error.message); }
-    if (value === text.value) fill(past, found);
+  // The past of one expression at a time: with many events each takes long, and the server lets few wait.
+  const look = later(700, async () => {
+    if (looks) return;
+    looks = true;
+    while (wanted !== null) {
+      const value = wanted;
+      let found;
+      try { found = await pastMatches(value, past, () => value === wanted && past.isConnected); } catch (error) { found = note("warn", error.message); }
+      if (found && value === wanted) fill(past, found);
+      if (found && value === wanted || !past.isConnected) break;
+    }
+    looks = false;
   });
   const changed = () => {
     state.draft = text.value;
@@ -167,10 +176,14 @@ function correction(expression, error, one) {
 }
 
 // How often it would have matched the events that are stored.
-async function pastMatches(expression) {
-  const since = (days) => new Date(Date.now() - days * 864e5).toISOString(), begin = since(7);
-  const matches = async (since) => job(await call("POST", "backtests", { expression, since }), undefined, "backtests/");
-  const day = await matches(since(1)), week = await matches(begin);
+// Says in `past` how far it is, and gives up when nobody wants it any more.
+async function pastMatches(expression, past, isWanted) {
+  const since = (days) => new Date(Date.now() - days * 864e5).toISOString(), begin = since(7), told = h("p", { class: "quiet", role: "status" });
+  const tell = ({ done, total }) => { told.textContent = t("Looking through the stored events …") + (total ? ` ${number(done)} / ${number(total)}` : ""); if (isWanted()) fill(past, told); };
+  const matches = async (since) => job(await call("POST", "backtests", { expression, since }), tell, "backtests/");
+  const day = await matches(since(1));
+  if (!isWanted()) return null;
+  const week = await matches(begin);
   const figure = (found, text) => h("div", { class: "figure" }, h("b", {}, `${number(found.matched)} / ${number(found.events)}`), text);
   const [cut] = week.clauses.flatMap((clause) => clause.predicates).sort((a, b) => b.cuts - a.cuts);
   return card(h("h2", {}, t("It would have matched")), h("div", { class: "figures" }, figure(day, t("events of the last day")), figure(week, t("events of the last week"))),

@@ -121,6 +121,7 @@ def vocabulary(browser: Browser, address: str, shot: Shot) -> None:
     assert name == "shop"  # not that of the file before
     browser.type("Name", "a shop")
     assert browser.run("return document.querySelector('input[pattern]').validity.patternMismatch")
+    assert browser.run("return document.querySelector('input[pattern]').title").startswith("English letters, digits")
     browser.type("Name", "shop")
     browser.click("Upload", "main button")
     browser.see("Version 2 of shop is stored, and not in force yet")

@@ -49,7 +49,7 @@ async function keys() {
   }
   const said = h("span", {}), explain = () => fill(said, ROLES()[role.value]);
   const role = select(Object.fromEntries(Object.keys(ROLES()).map((each) => [each, each])), "subscriber", explain), name = h("input", { type: "text", maxlength: 200 }), days = select({ "": t("never"), 1: t("in one day"), 30: t("in thirty days"), 90: t("in ninety days"), 365: t("in a year") }, "90");
-  const tenant = h("input", { type: "text", maxlength: 40, pattern: "[a-z0-9]([a-z0-9\\-]{0,38}[a-z0-9])?", placeholder: state.session.tenant });
+  const tenant = h("input", { type: "text", maxlength: 40, pattern: "[a-z0-9]([a-z0-9\\-]{0,38}[a-z0-9])?", title: t("Letters a to z, digits and hyphens, but no hyphen at the ends."), placeholder: state.session.tenant });
   const limits = Object.entries(LIMITS()).map(([key, text]) => [key, h("input", { type: "number", min: "0", step: key.endsWith("_second") ? "any" : "1", oninvalid: (event) => (event.target.closest("details").open = true) }), text]);
   const form = h("form", { onsubmit: async (event) => {
     event.preventDefault();

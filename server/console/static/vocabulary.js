@@ -182,7 +182,7 @@ const STAGES = () => ({ unpack: t("Unpacking"), parse: t("Reading statements"), 
 
 async function upload() {
   const picker = h("input", { type: "file", accept: [...Object.keys(TYPES), "gz"].map((each) => `.${each}`).join(","), onchange: () => picker.files[0] && take(picker.files[0]) });
-  const name = h("input", { type: "text", required: true, pattern: "[A-Za-z0-9][A-Za-z0-9._\\-]{0,99}", maxlength: 100 });
+  const name = h("input", { type: "text", required: true, pattern: "[A-Za-z0-9][A-Za-z0-9._\\-]{0,99}", title: t("English letters, digits, dots, underscores and hyphens; first a letter or a digit."), maxlength: 100 });
   const now = h("input", { type: "checkbox" });
   const found = h("div", { "aria-live": "polite" });
   const send = h("button", { type: "submit", class: "first", disabled: true }, t("Upload"));

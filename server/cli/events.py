@@ -1,9 +1,10 @@
 """The commands `kindcast publish`, `events`, `trace`, `why`, `dead-letters` and `archive export`: send events, follow
 them, and take them out."""
 
-import itertools
 import json as json_text
-from collections.abc import Iterator, Mapping
+import select
+import sys
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, Any
@@ -37,8 +38,6 @@ SHOWN_EVENTS = 10
 """The maximum number of events that are reported one by one. For more, only the totals are shown."""
 TOO_LARGE = 413
 """The status of an answer to a request that is too large."""
-LIVE_LINES = 1
-"""From standard input, each line is published when it arrives, because somebody may be typing."""
 
 
 def publish(
@@ -56,9 +55,8 @@ def publish(
     with connected(server, repeating=True) as client, ExitStack() as stack:
         bar = stack.enter_context(output.progress())
         task = bar.add_task("publishing", total=None)
-        size = LIVE_LINES if events == "-" else BATCH
         stack.enter_context(_told_how_far(tally))
-        for lines in _batches(event_lines(events), size):
+        for lines in _batches(event_lines(events), _has_more if events == "-" else lambda: True):
             _send(client, lines, context, tally, json)
             bar.advance(task, len(lines))
     if not json:
@@ -141,9 +139,24 @@ def _is_nowhere(error: BaseException, tally: Tally) -> bool:
     return not tally.last and isinstance(error.__cause__, httpx.ConnectError)
 
 
-def _batches(lines: Iterator[Line], size: int) -> Iterator[list[Line]]:
-    while batch := list(itertools.islice(lines, size)):
+def _batches(lines: Iterator[Line], may_wait: Callable[[], bool]) -> Iterator[list[Line]]:
+    """Yields the lines in batches. A batch ends before its time if the program should not wait for more lines."""
+    batch: list[Line] = []
+    for line in lines:
+        batch.append(line)
+        if len(batch) == BATCH or not may_wait():
+            yield batch
+            batch = []
+    if batch:
         yield batch
+
+
+def _has_more() -> bool:
+    """Whether standard input has more to read now. If not, what it had is published: somebody may be typing."""
+    try:
+        return bool(select.select([sys.stdin], [], [], 0.0)[0])
+    except (OSError, ValueError):  # it is no file
+        return False
 
 
 def _send(client: "Client", lines: list[Line], context: dict[str, str], tally: Tally, json: bool) -> None:

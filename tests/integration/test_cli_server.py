@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import os
 import re
 import signal
 import subprocess
@@ -441,10 +442,24 @@ def test_publish_bad_lines_are_named_and_the_rest_is_accepted(
     assert (second["event"], second["type"].rpartition("/")[2]) == (3, "invalid-event")
 
 
+def test_publish_sends_together_what_standard_input_has(shop_server: str) -> None:
+    """What somebody types is sent at once, and a large input in few requests."""
+    with process("publish", "-", "--json", "--server", shop_server) as publishing:
+        assert publishing.stdin is not None
+        publishing.stdin.write('{"n": 0}\n')
+        publishing.stdin.flush()
+        assert json.loads(line_of(publishing.stdout))["accepted"] == 1
+        os.write(publishing.stdin.fileno(), b'{"n": 1}\n' * 1_000)
+        publishing.stdin.close()
+        assert publishing.stdout is not None
+        accepted = [json.loads(line)["accepted"] for line in publishing.stdout]
+        assert (sum(accepted), len(accepted) < 500) == (1_000, True)
+
+
 def test_publish_goes_on_after_a_request_of_which_nothing_is_accepted(
     kindcast: Kindcast, shop_server: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """From standard input each line is a request: a bad event does not end it. All that is wrong with it is told."""
+    """A bad event alone in its request, as from standard input, does not end it. All that is wrong with it is told."""
     monkeypatch.setattr(event_commands, "BATCH", 1)
     file = tmp_path / "offers.ndjson"
     file.write_text('{"n": 1}\n{"specversion": "1.0", "id": 5}\n{"n": 2}\n', encoding="utf-8")
@@ -592,6 +607,7 @@ def process(*arguments: str) -> Iterator["subprocess.Popen[str]"]:
     """A command in a process of its own, which is stopped in the end."""
     with subprocess.Popen(
         [sys.executable, "-c", LISTENS_TO_CTRL_C, *arguments],
+        stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         encoding="utf-8",

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from shutil import which
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -320,12 +321,17 @@ def _missed_offer() -> dict[str, Any]:
     return next(offer for offer in OFFERS if offer["target"] == MISSED)
 
 
+DOCS = "http://127.0.0.1:8080/docs"
+
+
 def _what_next(screen: Console) -> None:
     _headline(screen, "What to try next")
+    is_on_path = which("kindcast") is not None  # not if make demo began it
+    path = "source .venv/bin/activate", "in two other terminals: put the command kindcast on the path"
     for command, does in (
-        ("make serve", "a server that keeps running; try its API at http://127.0.0.1:8080/docs"),
-        ("source .venv/bin/activate", "in a second terminal: put the command kindcast on the path"),
-        ("kindcast ontology load shop.ttl", "load this vocabulary, or one of yours"),
+        ("kindcast serve" if is_on_path else "make serve", f"a server that keeps running; try its API at {DOCS}"),
+        *(() if is_on_path else (path,)),
+        ("kindcast ontology load shop.ttl", "in a second terminal: load this vocabulary, or one of yours"),
         ("kindcast listen --to 'target isa Computer'", "wait there for offers"),
         ("""kindcast publish '{"target": "Notebook"}'""", "in a third terminal: publish one"),
     ):

@@ -1,5 +1,6 @@
 """`make demo` without a terminal: it tells its story, shows what it promises, and leaves nothing behind."""
 
+import io
 import os
 import signal
 import subprocess
@@ -10,9 +11,11 @@ from pathlib import Path
 
 import httpx
 import pytest
+from rich.console import Console
 
 from kindcast import Matcher, Vocabulary
 from kindcast.semantic.shipped_vocabularies import shipped
+from kindcast.server.cli import demo as demo_command
 from kindcast.server.cli.demo import CHEAPER, JOHNS_OFFER, OFFERS, PAPER_WISH, VOCABULARY, WISHES, running_server
 
 
@@ -83,9 +86,22 @@ def test_demo_server_is_gone_afterwards(shown: str) -> None:
 def test_demo_ends_with_commands_to_try(shown: str) -> None:
     """Somebody who liked it knows how to go on."""
     end = shown[shown.rindex("What to try next") :]
-    assert "make serve" in end
+    assert " serve " in end
     assert "kindcast publish" in end
     assert "/docs" in end
+
+
+@pytest.mark.parametrize("is_installed", [True, False])
+def test_demo_names_commands_that_there_are(monkeypatch: pytest.MonkeyPatch, is_installed: bool) -> None:
+    """Who installed the wheel has no Makefile; who ran `make demo` has the command in .venv only."""
+    monkeypatch.setattr(demo_command, "which", lambda name: "/usr/bin/kindcast" if is_installed else None)
+    demo_command._what_next(Console(file=(shown := io.StringIO())))
+    told = shown.getvalue()
+    assert ("kindcast serve" in told, "make serve" in told, "activate" in told) == (
+        is_installed,
+        not is_installed,
+        not is_installed,
+    )
 
 
 def test_demo_server_is_gone_after_a_second_ctrl_c(monkeypatch: pytest.MonkeyPatch) -> None:

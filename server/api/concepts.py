@@ -1,10 +1,11 @@
 """Routes that search, resolve and browse concepts. They read the active vocabulary, in worker threads: one request of
 each client at a time."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Query, Response
+from fastapi import APIRouter, Depends, Query, Response
 
 from kindcast.semantic import Vocabulary
 from kindcast.semantic.vocabulary import ConceptId
@@ -20,7 +21,6 @@ from kindcast.server.api.requests import (
     reader_of,
 )
 from kindcast.server.observation import uses_of
-from kindcast.server.security.callers import Caller
 from kindcast.server.worker_threads import run_in_turn
 
 __all__ = ["router"]
@@ -35,6 +35,29 @@ MAX_TERM = 8_192  # characters: the length of the longest IRI that is read
 Term = Annotated[str, Query(min_length=1, max_length=MAX_TERM, description="An IRI, CURIE, short form or label.")]
 Limit = Annotated[int, Query(ge=1, le=MAX_PAGE, description="Concepts at most.")]
 Cursor = Annotated[str | None, Query(max_length=64, description="The cursor of the previous page.")]
+
+
+@dataclass(frozen=True, slots=True)
+class _Browsing:
+    """A request for a page of concepts around the only concept that a term means."""
+
+    broker: AppBroker
+    caller: AppCaller
+    term: Term
+    lang: Language = "en"
+    limit: Limit = MAX_PAGE
+    cursor: Cursor = None
+
+    async def page(self, walk: Callable[[ConceptId], tuple[ConceptId, ...]]) -> Response:
+        vocabulary, start = self.broker.vocabulary, parse_page_cursor(self.cursor)
+
+        def look() -> dict[str, Any]:
+            concept = _the_one(vocabulary, self.term, self.lang)
+            return {"concept": vocabulary.summary(concept, self.lang)} | _page(
+                vocabulary, walk(concept), start, self.limit, self.lang
+            )
+
+        return answer(await run_in_turn(look, len(self.term), self.caller.owner))
 
 
 @router.get("", summary="Search concepts")
@@ -88,42 +111,21 @@ async def resolve(broker: AppBroker, caller: AppCaller, term: Term, lang: Langua
 
 
 @router.get("/ancestors", summary="All concepts above a concept")
-async def ancestors(
-    broker: AppBroker,
-    caller: AppCaller,
-    term: Term,
-    lang: Language = "en",
-    limit: Limit = MAX_PAGE,
-    cursor: Cursor = None,
-) -> Response:
+async def ancestors(asked: Annotated[_Browsing, Depends()]) -> Response:
     """Lists all broader concepts, without the concept itself."""
-    return await _browse(broker.vocabulary, caller, term, broker.vocabulary.ancestors, lang, limit, cursor)
+    return await asked.page(asked.broker.vocabulary.ancestors)
 
 
 @router.get("/descendants", summary="All concepts beneath a concept")
-async def descendants(
-    broker: AppBroker,
-    caller: AppCaller,
-    term: Term,
-    lang: Language = "en",
-    limit: Limit = MAX_PAGE,
-    cursor: Cursor = None,
-) -> Response:
+async def descendants(asked: Annotated[_Browsing, Depends()]) -> Response:
     """Lists all narrower concepts, without the concept itself."""
-    return await _browse(broker.vocabulary, caller, term, broker.vocabulary.descendants, lang, limit, cursor)
+    return await asked.page(asked.broker.vocabulary.descendants)
 
 
 @router.get("/parents", summary="The concepts directly above a concept")
-async def parents(
-    broker: AppBroker,
-    caller: AppCaller,
-    term: Term,
-    lang: Language = "en",
-    limit: Limit = MAX_PAGE,
-    cursor: Cursor = None,
-) -> Response:
+async def parents(asked: Annotated[_Browsing, Depends()]) -> Response:
     """Lists the directly broader concepts."""
-    return await _browse(broker.vocabulary, caller, term, broker.vocabulary.parents, lang, limit, cursor)
+    return await asked.page(asked.broker.vocabulary.parents)
 
 
 @router.get("/roots", summary="The roots of the hierarchy")
@@ -134,15 +136,7 @@ async def roots(
     vocabulary, start = broker.vocabulary, parse_page_cursor(cursor)
 
     def look() -> dict[str, Any]:
-        found = vocabulary.roots
-        page = found[start : start + limit]
-        end = start + len(page)
-        return {
-            "concepts": [_placed(vocabulary, each, lang) for each in page],
-            "count": len(found),
-            "cursor": page_cursor(end) if end < len(found) else None,
-            "vocabulary_version": vocabulary.version,
-        }
+        return _page(vocabulary, vocabulary.roots, start, limit, lang)
 
     return answer(await run_in_turn(look, 0, caller.owner))
 
@@ -183,44 +177,20 @@ async def usage(
 
 
 @router.get("/children", summary="The concepts directly beneath a concept")
-async def children(
-    broker: AppBroker,
-    caller: AppCaller,
-    term: Term,
-    lang: Language = "en",
-    limit: Limit = MAX_PAGE,
-    cursor: Cursor = None,
-) -> Response:
+async def children(asked: Annotated[_Browsing, Depends()]) -> Response:
     """Lists the directly narrower concepts."""
-    return await _browse(broker.vocabulary, caller, term, broker.vocabulary.children, lang, limit, cursor)
+    return await asked.page(asked.broker.vocabulary.children)
 
 
-async def _browse(
-    vocabulary: Vocabulary,
-    caller: Caller,
-    term: str,
-    walk: Callable[[ConceptId], tuple[ConceptId, ...]],
-    lang: str,
-    limit: int,
-    cursor: str | None,
-) -> Response:
-    """Returns a page of concepts around the only concept that the term means."""
-    start = parse_page_cursor(cursor)
-
-    def look() -> dict[str, Any]:
-        concept = _the_one(vocabulary, term, lang)
-        found = walk(concept)
-        page = found[start : start + limit]
-        end = start + len(page)
-        return {
-            "concept": vocabulary.summary(concept, lang),
-            "concepts": [_placed(vocabulary, each, lang) for each in page],
-            "count": len(found),
-            "cursor": page_cursor(end) if end < len(found) else None,
-            "vocabulary_version": vocabulary.version,
-        }
-
-    return answer(await run_in_turn(look, len(term), caller.owner))
+def _page(vocabulary: Vocabulary, found: Sequence[ConceptId], start: int, limit: int, lang: str) -> dict[str, Any]:
+    page = found[start : start + limit]
+    end = start + len(page)
+    return {
+        "concepts": [_placed(vocabulary, each, lang) for each in page],
+        "count": len(found),
+        "cursor": page_cursor(end) if end < len(found) else None,
+        "vocabulary_version": vocabulary.version,
+    }
 
 
 def _the_one(vocabulary: Vocabulary, term: str, lang: str) -> ConceptId:

@@ -299,13 +299,17 @@ async def put_schema(
     subscribers can rely on it. Each change that is no extension is an error with its place. The schema of a caller from
     whom attributes are hidden may not restrict these."""
     body = await json_object(request, settings)
-    if SPLIT_BY in body:
+    if SPLIT_BY in body or _has_envelope(broker, type):
         _check_renaming(broker, caller, "an envelope")
     if (view := reader_of(caller, broker).view) is not None:
         schemas = broker.state.declarations.schemas
         size = len(await request.body())
         await run_in_turn(lambda: _check_restrictions(view, read_event_type(type, body, schemas)), size, caller.owner)
     return await _put(broker, "schema", type, body, dry_run, replace)
+
+
+def _has_envelope(broker: Broker, type: str) -> bool:
+    return SPLIT_BY in broker.state.declarations.schemas.get(type, {})
 
 
 def _check_restrictions(view: View, declared: EventType) -> None:
@@ -348,8 +352,11 @@ async def get_schema(type: Name, broker: AppBroker) -> Response:
 
 
 @router.delete("/schemas/{type:path}", summary="Delete an event type")
-async def delete_schema(type: Name, broker: AppBroker, dry_run: DryRun = False) -> Response:
-    """Deletes every version. Events of this type have no restrictions any more."""
+async def delete_schema(type: Name, broker: AppBroker, caller: AppCaller, dry_run: DryRun = False) -> Response:
+    """Deletes every version. Events of this type have no restrictions any more. If the type has an envelope and
+    attributes are hidden from the caller, only an administrator may do this."""
+    if _has_envelope(broker, type):
+        _check_renaming(broker, caller, "an envelope")
     return await _deleted(broker, "schema", type, dry_run)
 
 
@@ -505,8 +512,10 @@ async def get_split(name: Name, broker: AppBroker) -> Response:
 
 
 @router.delete("/splits/{name:path}", summary="Delete an envelope of events")
-async def delete_split(name: Name, broker: AppBroker, dry_run: DryRun = False) -> Response:
-    """Deletes every version. If it replaced a shipped envelope, the shipped one is active again."""
+async def delete_split(name: Name, broker: AppBroker, caller: AppCaller, dry_run: DryRun = False) -> Response:
+    """Deletes every version. If it replaced a shipped envelope, the shipped one is active again. If attributes are
+    hidden from the caller, only an administrator may do this."""
+    _check_renaming(broker, caller, "an envelope")
     return await _deleted(broker, "split", name, dry_run)
 
 
@@ -544,7 +553,7 @@ def _check_renaming(broker: Broker, caller: Caller, what: str) -> None:
     """Raises `Problem` if attributes are hidden from the caller. Envelopes, aliases and contexts decide what attributes
     are called, and an envelope what becomes part of the ids of its events. So they could show hidden values."""
     if reader_of(caller, broker).view is not None:
-        detail = f"{what} could show attributes that are hidden from you: only an administrator declares this"
+        detail = f"{what} could show attributes that are hidden from you: only an administrator changes this"
         raise Problem("not-permitted", detail)
 
 

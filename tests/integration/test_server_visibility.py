@@ -545,6 +545,22 @@ def test_envelopes_are_declared_by_administrators_where_something_is_hidden(team
     assert answer.status_code == 200, answer.text
 
 
+def test_envelopes_are_removed_by_administrators_where_something_is_hidden(teams: dict[str, Team]) -> None:
+    """Without its envelope a document is one event, in which the hidden attribute has a longer name."""
+    team, plain = teams["left"], {"properties": {"a": {"type": "number"}}}
+    declared = {
+        "/v1/splits/lines": {"split": "order.lines"},
+        "/v1/schemas/lines": plain | {"x-kindcast-split": {"split": "order.lines"}},
+    }
+    for path, body in declared.items():
+        assert team.client.put(path, json=body, headers=team.keys["admin"]).status_code == 201
+    replaced = team.client.put("/v1/schemas/lines?replace=true", json=plain, headers=team.keys["ontologist"])
+    assert (replaced.status_code, problem_code(replaced)) == (403, "not-permitted")
+    for role, status in (("ontologist", 403), ("admin", 200)):
+        for path in declared:
+            assert team.client.delete(path, headers=team.keys[role]).status_code == status
+
+
 @pytest.mark.parametrize(
     "schema",
     [

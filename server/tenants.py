@@ -113,7 +113,7 @@ class TenantServices:
 
 @asynccontextmanager
 async def running_services(
-    settings: Settings, roles_of: RolesOf = EVERYBODY, *, first: Broker | None = None
+    settings: Settings, roles_of: RolesOf, *, first: Broker | None = None
 ) -> AsyncIterator[TenantServices]:
     """A context manager that runs all services over one database. `first` is the broker of the tenant `default`; None
     if this is it. Raises the errors of `Broker.start`."""

@@ -244,7 +244,7 @@ def _compared_like(function: str, inner: str, vocabulary: Vocabulary, array: str
     return NO_ATTRIBUTE if is_plain else inner
 
 
-def is_plain_number(function: str, inner: str, vocabulary: Vocabulary, array: str = "") -> bool:
+def is_plain_number(function: str, inner: str, vocabulary: Vocabulary, array: str) -> bool:
     """Returns whether an aggregate is a plain number although the `inner` attribute is declared as something else: a
     sum of date-times, and any aggregate of versions or addresses."""
     declared_as = vocabulary.attributes.declared_as(inner, array)

@@ -107,7 +107,7 @@ class Regions:
         self.digest = digest
 
     @classmethod
-    def from_geojson(cls, document: bytes | str | Mapping[str, Any] = b'{"features": []}') -> "Regions":
+    def from_geojson(cls, document: bytes | str | Mapping[str, Any]) -> "Regions":
         """Reads the named features of a FeatureCollection, or one Feature. The name is `properties.name`, else `id`.
 
         Raises `InvalidDeclaration` with the number of the feature that cannot be read, or `FailedForGood` if shapely is

@@ -64,7 +64,7 @@ def shipped_contexts() -> Mapping[str, Any]:
 # ── references between contexts ─────────────────────────────────────────────────────────────────────────────────────
 
 
-def needed_contexts(context: Any, base: str = "") -> tuple[str, ...]:
+def needed_contexts(context: Any, base: str) -> tuple[str, ...]:
     """Returns the distinct URLs that the value of an `@context` refers to, also within its terms, in document order,
     resolved against `base`. Linear, not recursive."""
     return tuple(dict.fromkeys(_absolute(each, base) if base else each for each in _references(context)))

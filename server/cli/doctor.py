@@ -21,6 +21,7 @@ from contextlib import closing
 from dataclasses import asdict, dataclass
 from errno import EADDRINUSE
 from importlib import metadata
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any
 from urllib.parse import urlsplit
@@ -173,7 +174,7 @@ def java(wanted: str | None) -> Findings:
     from kindcast.semantic.errors import SemanticError
     from kindcast.semantic.ontology import find_java
 
-    spark = _installed("pyspark")
+    spark = find_spec("pyspark") is not None
     needs = "reason=owl (8 or later)" + (f" and kindcast spark ({JAVA_OF_SPARK} or later)" if spark else "")
     try:
         path = find_java(wanted)
@@ -194,14 +195,6 @@ def java(wanted: str | None) -> Findings:
         yield Finding("Java", WARNING, f"{version[1]} at {path} is too old for kindcast spark", advice)
     else:
         yield Finding("Java", OK, f"{version[1]} at {path}")
-
-
-def _installed(name: str) -> bool:
-    try:
-        metadata.version(name)
-    except metadata.PackageNotFoundError:
-        return False
-    return True
 
 
 def kernels(folder: Path | None) -> Findings:

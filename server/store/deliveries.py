@@ -455,7 +455,7 @@ def next_attempt(connection: Connection, *, after: float) -> float | None:
     return found
 
 
-def with_sinks(connection: Connection, numbers: Collection[int] | None = None) -> set[int]:
+def with_sinks(connection: Connection, numbers: Collection[int] | None) -> set[int]:
     """Returns the subscriptions among `numbers` (None: among all) that have a sink, in any status."""
     statement = sa.select(subscriptions.c.number).where(subscriptions.c.sink.is_not(None))
     if numbers is None or len(numbers) > MANY_NUMBERS:

@@ -264,7 +264,7 @@ def newest_events(
     return [row for row in rows if is_whole(row.body, row.digest)]
 
 
-def newest_page(connection: Connection, limit: int, *, after: int = 0) -> Sequence[Row[Any]]:
+def newest_page(connection: Connection, limit: int, *, after: int) -> Sequence[Row[Any]]:
     """Returns the newest events after a sequence number, newest first, without damaged ones. There are fewer than
     `limit` if they fill the byte budget of a page."""
     page = _page(connection, select(events).where(_AFTER).params(after=after), limit, newest_first=True)

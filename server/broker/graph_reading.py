@@ -80,7 +80,7 @@ class GraphReading:
             if not reader.holds_graph(first.event):
                 return events
             if not self._quick.lock.locked():
-                read = _quickly(reader, first.event, vocabulary)
+                read = _read_graph(reader, first.event, vocabulary, quickly=True)
                 if read is not None:
                     return [_with_graph(first, read)]
         found = await self._read([events[number].event for number in graphs], vocabulary, budget or self.budget())
@@ -103,56 +103,51 @@ class GraphReading:
         self, events: Sequence[Event], vocabulary: Vocabulary, budget: ReadingBudget
     ) -> list[ReadGraph | None]:
         """Reads the documents of one request. Returns the results in order, and None for documents without a graph."""
-        found: dict[int, ReadGraph | None] = {}
+        found: list[ReadGraph | None] = []
         handed_over: list[int] = []
-        start = 0
 
-        def some(reader: Canonicaliser) -> None:
-            nonlocal start
+        def read_some(reader: Canonicaliser) -> None:
             until = time.perf_counter() + SLICE_SECONDS
-            while start < len(events) and time.perf_counter() < until:
-                event = events[start]
-                if not reader.holds_graph(event):
-                    found[start] = None
-                    start += 1
-                    continue
-                budget.values -= values_of(event.data, budget.values)
-                if budget.values < 0:
-                    most = self._settings.max_graph_values_per_request
-                    detail = (
-                        f"the documents of the request hold more than {most:,} values: send fewer documents in "
-                        f"one request"
+            while len(found) < len(events) and time.perf_counter() < until:
+                event, read = events[len(found)], None
+                if reader.holds_graph(event):
+                    read = self._refused(event, vocabulary, budget) or _read_graph(
+                        reader, event, vocabulary, quickly=True
                     )
-                    found[start] = ReadGraph(vocabulary, InvalidEvent([Problem("too-many-values", detail)]))
-                elif (read := _quickly(reader, event, vocabulary)) is None:
-                    handed_over.append(start)
-                else:
-                    found[start] = read
-                start += 1
+                    if read is None:
+                        handed_over.append(len(found))
+                found.append(read)
 
-        while start < len(events):
+        while len(found) < len(events):
             async with self._quick.lock:
-                await run_to_the_end(partial(some, self._quick.reader(vocabulary)))
-
-        def one(reader: Canonicaliser, event: Event) -> tuple[ReadGraph, float]:
-            began = time.thread_time()
-            try:
-                read = ReadGraph(vocabulary, *reader.graph_event(event))
-            except InvalidEvent as problem:
-                read = ReadGraph(vocabulary, problem)
-            return read, time.thread_time() - began
-
+                await run_to_the_end(partial(read_some, self._quick.reader(vocabulary)))
         for number in handed_over:
-            try:
-                budget.check_seconds()
-            except InvalidEvent as problem:
-                found[number] = ReadGraph(vocabulary, problem)
-                continue
-            async with self._slow.lock:
-                reader = self._slow.reader(vocabulary)
-                found[number], seconds = await run_to_the_end(partial(one, reader, events[number]))
-            budget.seconds -= seconds
-        return [found[number] for number in range(len(events))]
+            found[number] = await self._read_slowly(events[number], vocabulary, budget)
+        return found
+
+    def _refused(self, event: Event, vocabulary: Vocabulary, budget: ReadingBudget) -> ReadGraph | None:
+        """Counts the values of a document. Returns the error if its request has too many; else None."""
+        budget.values -= values_of(event.data, budget.values)
+        if budget.values >= 0:
+            return None
+        most = self._settings.max_graph_values_per_request
+        detail = f"the documents of the request hold more than {most:,} values: send fewer documents in one request"
+        return ReadGraph(vocabulary, InvalidEvent([Problem("too-many-values", detail)]))
+
+    async def _read_slowly(self, event: Event, vocabulary: Vocabulary, budget: ReadingBudget) -> ReadGraph | None:
+        try:
+            budget.check_seconds()
+        except InvalidEvent as problem:
+            return ReadGraph(vocabulary, problem)
+
+        def timed(reader: Canonicaliser) -> tuple[ReadGraph | None, float]:
+            began = time.thread_time()
+            return _read_graph(reader, event, vocabulary), time.thread_time() - began
+
+        async with self._slow.lock:
+            read, seconds = await run_to_the_end(partial(timed, self._slow.reader(vocabulary)))
+        budget.seconds -= seconds
+        return read
 
 
 def _with_graph(event: DecodedEvent, read: ReadGraph | None) -> DecodedEvent:
@@ -166,10 +161,12 @@ def _with_graph(event: DecodedEvent, read: ReadGraph | None) -> DecodedEvent:
     return replace(event, graph=read)
 
 
-def _quickly(reader: Canonicaliser, event: Event, vocabulary: Vocabulary) -> ReadGraph | None:
-    """Reads a graph; returns None if it takes long."""
+def _read_graph(
+    reader: Canonicaliser, event: Event, vocabulary: Vocabulary, *, quickly: bool = False
+) -> ReadGraph | None:
+    """Reads a graph; returns None if it takes long and is to be read `quickly`."""
     try:
-        return ReadGraph(vocabulary, *reader.graph_event(event, quickly=True))
+        return ReadGraph(vocabulary, *reader.graph_event(event, quickly=quickly))
     except TakesLong:
         return None
     except InvalidEvent as problem:

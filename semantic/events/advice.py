@@ -3,13 +3,14 @@
 These notes are never part of the meaning of an event. They are computed only when they are read.
 """
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from kindcast.semantic.flatten import QuantityObject
 from kindcast.semantic.model import Instant, Note, Quantity, Value
 from kindcast.semantic.ontology.records import local_name
 from kindcast.semantic.units.measure import in_words, is_number, not_a_quantity, surprising_unit
+from kindcast.semantic.vocabulary.attributes import AttributeDeclaration
 from kindcast.semantic.vocabulary.event_types import QuantityMembers, stated_value
 from kindcast.semantic.vocabulary.labels import NearNames
 from kindcast.semantic.vocabulary.vocabulary import Vocabulary, unknown_term
@@ -49,41 +50,18 @@ def advice_on_value(
     (`number`, `amount:temperature`). `unit` is the unit that the value has from another attribute."""
     if name.startswith(f"{CONTEXT}.") and "text" in readings:
         readings = {*readings} - {"number"}  # filters of CloudEvents compare a context attribute as text and as number
-    declaration = vocabulary.attributes.declaration(name)
     said = vocabulary.units.parse(value.text) if value.text is not None else None
     stated = unit or (said.unit if said is not None else _unit_of(value.published))
     if value.amount is not None and stated is not None:
         written = published_in_words(value)
         yield from advice_on_unit(name, stated, vocabulary, f"{written} {stated}" if is_number(written) else written)
-    amounts = sorted(each.removeprefix(AMOUNT) for each in readings if each.startswith(AMOUNT))
+    declaration = vocabulary.attributes.declaration(name)
     kind = None if declaration is None else declaration.kind
     measured = unit or (None if declaration is None else declaration.unit)
-    is_beyond = measured is not None and vocabulary.units.knows(measured)  # the amount is not one that a double holds
-    is_bare = value.number is not None and value.amount is None and not is_beyond
-    if is_bare and amounts and "number" not in readings:
-        beside = None if declaration is None else declaration.unit_from
-        detail = (
-            f"{published_in_words(value)} is a plain number, but subscriptions compare {name} with "
-            f"{in_words(amounts[0])}: "
-            + (
-                f"publish its unit as {beside}"
-                if beside
-                else "publish a unit, or declare unit or unit_from for the attribute"
-            )
-        )
-        yield Note("plain-number", name, detail)
-    elif is_bare and kind is None and "number" not in readings and not DATES.isdisjoint(readings):
-        detail = (
-            f"{published_in_words(value)} is a plain number, but subscriptions compare {name} with date-times: declare "
-            "kind instant for the attribute"
-        )
-        yield Note("plain-number", name, detail)
-    elif value.amount is not None and value.number is None and "number" in readings and not amounts:
-        detail = (
-            f"{published_in_words(value)} is {in_words(value.dimension or '')}, but subscriptions compare {name} with "
-            "plain numbers: declare the unit of the attribute"
-        )
-        yield Note("quantity-for-number", name, detail)
+    is_beyond = measured is not None and vocabulary.units.knows(measured)  # a double does not hold its amount
+    amounts = sorted(each.removeprefix(AMOUNT) for each in readings if each.startswith(AMOUNT))
+    if value.amount is not None or (value.number is not None and not is_beyond and "number" not in readings):
+        yield from _advice_on_number(name, value, declaration, readings, amounts)
     if value.text is None or value.is_numeric or value.concepts or kind in NOT_NUMERIC:
         return
     if "concept" in readings and kind is None and len(value.text) <= LONGEST_TERM and value.instant is None:
@@ -98,6 +76,27 @@ def advice_on_value(
         wrong = not_a_quantity(value.text, vocabulary.units.knows)
         if wrong is not None and (says_what_to_write(wrong) or amounts or "number" in readings or kind == "number"):
             yield Note("not-a-quantity", name, f"{value.text!r} is a text, not a quantity: {wrong}")
+
+
+def _advice_on_number(
+    name: str, value: Value, declaration: AttributeDeclaration | None, readings: Collection[str], amounts: Sequence[str]
+) -> Iterator[Note]:
+    """Yields a note if a quantity is compared with plain numbers only, or a plain number with quantities of the
+    dimensions `amounts` or with date-times only."""
+    written, compare = published_in_words(value), f"but subscriptions compare {name} with"
+    if value.amount is not None:
+        if value.number is None and "number" in readings and not amounts:
+            detail = f"{written} is {in_words(value.dimension or '')}, {compare} plain numbers"
+            yield Note("quantity-for-number", name, f"{detail}: declare the unit of the attribute")
+    elif amounts:
+        beside = None if declaration is None else declaration.unit_from
+        declare = "publish a unit, or declare unit or unit_from for the attribute"
+        advice = f"publish its unit as {beside}" if beside else declare
+        detail = f"{written} is a plain number, {compare} {in_words(amounts[0])}: {advice}"
+        yield Note("plain-number", name, detail)
+    elif (declaration is None or declaration.kind is None) and not DATES.isdisjoint(readings):
+        detail = f"{written} is a plain number, {compare} date-times: declare kind instant for the attribute"
+        yield Note("plain-number", name, detail)
 
 
 def says_what_to_write(wrong: str | None) -> bool:

@@ -434,6 +434,30 @@ def test_names_in_scripts_from_right_to_left_end_at_the_left(tmp_path: Path) -> 
 
 
 @pytest.mark.slow
+def test_placeholders_can_be_read_in_all_colours(tmp_path: Path) -> None:
+    """They say how to search. axe-core does not look at them."""
+    contrast = """
+        const input = document.querySelector("input[type=search]");
+        const light = (colour) => {
+            const parts = colour.match(/[0-9.]+/g).slice(0, 3).map((each) => each / 255);
+            const linear = (each) => (each <= 0.04 ? each / 12.92 : ((each + 0.055) / 1.055) ** 2.4);
+            const [red, green, blue] = parts.map(linear);
+            return 0.2126 * red + 0.7152 * green + 0.0722 * blue + 0.05;
+        };
+        const [low, high] = [getComputedStyle(input, "::placeholder").color, getComputedStyle(input).backgroundColor]
+            .map(light).sort((one, other) => one - other);
+        return input.placeholder ? high / low : 0;
+    """
+    (tmp_path / "data").mkdir()
+    with running_browser(tmp_path / "profile") as browser, running_app(tmp_path / "data") as address:
+        for scheme in COLOURS:
+            browser.colours(scheme)
+            browser.open(f"{address}/console#/deliveries")
+            browser.wait("document.querySelector('input[type=search]')")
+            assert browser.run(contrast) >= 4.5, scheme
+
+
+@pytest.mark.slow
 def test_header_does_not_cover_what_gets_the_focus(tmp_path: Path) -> None:
     """On the way back through a long page, with Shift and Tab."""
     (tmp_path / "data").mkdir()

@@ -13,7 +13,7 @@ async function all(parameters) {
   const found = await get("subscriptions?" + query({ limit: 100, ...listed, cursor }));
   const go = (change) => (location.hash = "#/deliveries?" + query({ status: wanted, q, ...change }));
   const filter = select(states, wanted, (event) => go({ status: event.target.value }));
-  const search = h("input", { type: "search", value: q, maxlength: 200, onchange: (event) => go({ q: event.target.value.trim() }) });
+  const search = h("input", { type: "search", value: q, maxlength: 200, placeholder: t("Press Enter to search"), onchange: (event) => go({ q: event.target.value.trim() }) });
   return [h("h1", {}, t("Deliveries")), card(h("div", { class: "row top" }, field(t("Search in names, ids and expressions"), search), field(t("State"), filter)),
     found.subscriptions.length ? table([t("Subscription"), t("State"), t("What it asks"), { text: t("sent"), number: true }, { text: t("failed"), number: true }, t("last success"), t("last error")], found.subscriptions.map((each) => [
       link(nameOf(each), "#/deliveries/" + each.id), status(each.status), h("code", {}, brief(each.expression ?? short(each.canonical))), each.sink ? number(each.times_sent) : "–", each.sink ? number(each.times_failed) : "–", each.sink ? when(each.last_success) : t("by pull or stream"), brief(each.last_error ?? "")]))

@@ -9,7 +9,7 @@ export async function page(rest, parameters) {
   if (asked && may("receive") && !subscriptions.some((each) => each.id === asked)) await get("subscriptions/" + encodeURIComponent(asked)).then((it) => subscriptions.push(it), failed);
   const rows = h("div", { class: "stream" }), side = h("div", { "aria-live": "polite" }), told = h("p", { class: "small quiet", role: "status" }), same = h("div", {});
   const filter = h("input", { type: "search", oninput: () => draw() }), only = h("input", { type: "checkbox", onchange: () => draw() });
-  const source = h("input", { type: "text", value: parameters.get("source") ?? "", onchange: () => { connect(); address(); } });
+  const source = h("input", { type: "text", value: parameters.get("source") ?? "", placeholder: t("Press Enter to search"), onchange: () => { connect(); address(); } });
   const followed = h("select", { onchange: () => { connect(); address(); } }, may("see-events") && h("option", { value: "" }, t("all events")), may("receive") && subscriptions.map((each) => h("option", { value: each.id, selected: each.id === asked }, nameOf(each) === each.id ? each.id : `${nameOf(each)} (${each.id})`)));
   let seen = [], paused = false, held = [], skipped = 0, stream = null, chosen = Number(parameters.get("event")) || 0, drawing = false;
 

@@ -31,6 +31,7 @@ const TEXTS = [
   ["It uses something that was removed, or that is declared differently now.", "Es verwendet etwas, das entfernt wurde oder jetzt anders deklariert ist.", "它使用了已被移除或现在声明不同的内容。"],
   ["Letters a to z, digits and hyphens, but no hyphen at the ends.", "Buchstaben a bis z, Ziffern und Bindestriche, aber kein Bindestrich an den Enden.", "字母 a 至 z、数字和连字符，首尾不能是连字符。"],
   ["English letters, digits, dots, underscores and hyphens; first a letter or a digit.", "Buchstaben von A bis Z, Ziffern, Punkte, Unterstriche und Bindestriche; zuerst ein Buchstabe oder eine Ziffer.", "英文字母、数字、点、下划线和连字符；首字符为字母或数字。"],
+  ["Press Enter to search", "Suchen mit der Eingabetaste", "按回车键搜索"],
   ["Looking through the stored events …", "Die gespeicherten Ereignisse werden durchsucht …", "正在查找已存储的事件 …"],
   ["It would have matched", "Es hätte gepasst auf", "本来会匹配"], ["Language", "Sprache", "语言"], ["Last event", "Letztes Ereignis", "最近事件"], ["Leave it empty to read by stream or pull.", "Leer lassen, um per Stream oder Abruf zu lesen.", "留空则通过流或拉取读取。"],
   ["Line {0}, column {1}: ", "Zeile {0}, Spalte {1}: ", "第 {0} 行第 {1} 列："], ["Live", "Live", "实时"], ["Load a vocabulary", "Einen Wortschatz laden", "加载词汇"], ["Load {0}", "{0} laden", "加载 {0}"], ["Make it a synonym of", "Zum Synonym machen von", "设为同义词"],

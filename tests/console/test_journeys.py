@@ -371,6 +371,23 @@ def test_completions_of_another_text_are_not_inserted(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+def test_keys_of_an_input_method_choose_no_completion(tmp_path: Path) -> None:
+    """Who writes Chinese ends each word with Enter, while the list of completions is open."""
+    press = """
+        const event = new KeyboardEvent("keydown", {key: "Enter", isComposing: arguments[0]});
+        document.querySelector("textarea").dispatchEvent(event);
+        return document.querySelector("textarea").value;
+    """
+    (tmp_path / "data").mkdir()
+    with running_browser(tmp_path / "profile") as browser, running_app(tmp_path / "data") as address:
+        httpx.post(f"{address}/v1/events", json={"price": 5}).raise_for_status()
+        browser.open(f"{address}/console#/subscribe")
+        browser.type("What do you want to hear of?", "pr")
+        browser.wait("document.querySelectorAll('.completions li').length")
+        assert [browser.run(press, composing) for composing in (True, False)] == ["pr", "price "]
+
+
+@pytest.mark.slow
 def test_past_of_one_expression_is_looked_for_at_a_time(tmp_path: Path) -> None:
     """With many events it takes long: the page says so, and what was written meanwhile waits for no other text."""
     slow = """

@@ -54,6 +54,7 @@ export async function page(rest, parameters) {
   text.addEventListener("click", () => { closed = null; check(); });
   text.addEventListener("blur", () => offers.show([]));
   text.addEventListener("keydown", (event) => {
+    if (event.isComposing) return;  // the key is for an input method, which writes Chinese
     if (event.key === "Escape") closed = text.value;
     if (offers.take(event)) event.preventDefault();
     else if (event.key === " " && event.ctrlKey) { event.preventDefault(); closed = null; check(); }

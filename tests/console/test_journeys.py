@@ -516,6 +516,18 @@ def test_all_messages_of_a_disabled_sink_are_counted(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+def test_start_shows_what_there_is_without_a_vocabulary(tmp_path: Path) -> None:
+    """A server that is used without one is not empty."""
+    (tmp_path / "data").mkdir()
+    with running_browser(tmp_path / "profile") as browser, running_app(tmp_path / "data") as address:
+        browser.open(f"{address}/")
+        browser.see("Welcome to kindcast")
+        httpx.post(f"{address}/v1/subscriptions", json={"expression": "price > 1"}).raise_for_status()
+        browser.command("POST", "/refresh")
+        browser.see("What there is", "price > 1", "There is no vocabulary yet")
+
+
+@pytest.mark.slow
 def test_start_says_which_vocabularies_are_not_in_force(tmp_path: Path) -> None:
     """One that is only stored is not the first of the three clicks."""
     (tmp_path / "data").mkdir()

@@ -21,7 +21,8 @@ export async function page() {
   const { subscriptions } = await get("subscriptions?limit=2");
   const begun = progress.name && !progress.done && subscriptions.every((each) => each.id === progress.subscription);
   if (!subscriptions.length) delete progress.subscription;  // of another server at this address, or deleted
-  if (tries && (!vocabularies.ontologies.length || begun)) return first(vocabularies, progress);
+  const isEmpty = !vocabularies.ontologies.length && !subscriptions.length;  // a vocabulary is not needed
+  if (tries && (isEmpty || begun)) return first(vocabularies, progress);
   return overview(vocabularies);
 }
 

@@ -525,6 +525,9 @@ def test_start_shows_what_there_is_without_a_vocabulary(tmp_path: Path) -> None:
         httpx.post(f"{address}/v1/subscriptions", json={"expression": "price > 1"}).raise_for_status()
         browser.command("POST", "/refresh")
         browser.see("What there is", "price > 1", "There is no vocabulary yet")
+        browser.click("Load a vocabulary", "main a")
+        browser.click("Load shop", "button")
+        browser.see("shop is loaded")
 
 
 @pytest.mark.slow

@@ -14,16 +14,16 @@ const SAMPLES = {
   },
 };
 
-export async function page() {
+export async function page(rest, parameters) {
   if (!may("see-vocabulary")) return [h("h1", {}, t("What there is")), h("p", {}, t("Your key has the role {0}.", state.session.role)), may("publish") && card(h("h2", {}, t("Send an event")), publish())];
   const vocabularies = await get("ontologies"), progress = kept("first", {});
   const tries = may("change-vocabulary") && may("subscribe") && may("publish");
   const { subscriptions } = await get("subscriptions?limit=2");
   const begun = progress.name && !progress.done && subscriptions.every((each) => each.id === progress.subscription);
   if (!subscriptions.length) delete progress.subscription;  // of another server at this address, or deleted
-  const isEmpty = !vocabularies.ontologies.length && !subscriptions.length;  // a vocabulary is not needed
-  if (tries && (isEmpty || begun)) return first(vocabularies, progress);
-  return overview(vocabularies);
+  const isFirst = !vocabularies.ontologies.length && (!subscriptions.length || parameters.has("load"));  // a server may be used without one
+  if (tries && (isFirst || begun)) return first(vocabularies, progress);
+  return overview(vocabularies, tries);
 }
 
 function first(vocabularies, progress) {
@@ -94,7 +94,7 @@ function first(vocabularies, progress) {
   return frame;
 }
 
-async function overview(vocabularies) {
+async function overview(vocabularies, tries) {
   const [series, now] = may("see-operations") ? await Promise.all([get("series?points=2"), get("status")]) : [];
   const newest = await get("subscriptions?limit=10&newest_first=true");
   return [
@@ -106,7 +106,7 @@ async function overview(vocabularies) {
       series && figure(t("events a second"), number(series.series.events_per_second.values.at(-1), 1), "v1/series"),
       series && figure(t("matches not yet delivered"), number(now.ledger.pending), "v1/status", "kindcast status")),
     h("div", { class: "columns" },
-      card(h("h2", {}, t("Vocabularies")), vocabularies.ontologies.length ? h("ul", { class: "plain" }, vocabularies.ontologies.map((each) => h("li", { class: "row" }, link(each.name, "#/vocabulary/versions?name=" + encodeURIComponent(each.name)), h("span", { class: "quiet" }, t("version {0}, {1} concepts", each.version, number(each.concepts))), !each.active && tag(t("not in force"), "warn")))) : h("p", {}, t("There is no vocabulary yet."))),
+      card(h("h2", {}, t("Vocabularies")), vocabularies.ontologies.length ? h("ul", { class: "plain" }, vocabularies.ontologies.map((each) => h("li", { class: "row" }, link(each.name, "#/vocabulary/versions?name=" + encodeURIComponent(each.name)), h("span", { class: "quiet" }, t("version {0}, {1} concepts", each.version, number(each.concepts))), !each.active && tag(t("not in force"), "warn")))) : h("p", {}, t("There is no vocabulary yet."), " ", tries && link(t("Load a vocabulary"), "#/start?load"))),
       card(h("h2", {}, t("Newest subscriptions")), newest.subscriptions.length
         ? h("ul", { class: "plain" }, newest.subscriptions.map((each) => h("li", { class: "row" }, status(each.status), link(nameOf(each), "#/deliveries/" + each.id), h("code", {}, brief(each.expression ?? each.canonical ?? "")))))
         : h("p", {}, t("Nobody has subscribed yet."), " ", may("subscribe") && link(t("Write a subscription"), "#/subscribe")))),

@@ -63,7 +63,7 @@ export async function page(rest, parameters) {
   changed();
   const editor = h("div", {}, h("label", { for: "expression" }, t("What do you want to hear of?")), h("div", { class: "editor" }, marks, text));
   return [h("h1", {}, t("Subscribe")),
-    vocabularies.ontologies.length === 0 && note("warn", t("There is no vocabulary yet, so no kinds are known."), " ", may("change-vocabulary") && link(t("Load a vocabulary"), "#/start")),
+    vocabularies.ontologies.length === 0 && note("warn", t("There is no vocabulary yet, so no kinds are known."), " ", may("change-vocabulary") && link(t("Load a vocabulary"), "#/start?load")),
     h("div", { class: "columns" },
       h("div", {}, card(editor, offers.element, h("p", { class: "small quiet" }, t("Arrows and Enter choose a completion, Escape closes the list."))), card(subscription.form(may("see-events") && live.button)), subscription.made),
       h("div", {}, card(h("h2", {}, t("What it means")), said), past, live.element))];

@@ -14,7 +14,7 @@ const language = () => "lang=" + state.language;
 
 async function browse(parameters) {
   const roots = await get(`concepts/roots?limit=200&${language()}`);
-  if (!roots.count) return empty(t("There is no vocabulary yet. Load one, or upload your own."), ...(may("change-vocabulary") ? [link(t("Load a vocabulary"), "#/start", "button"), " ", link(t("Upload your own"), "#/vocabulary/upload", "button")] : []));
+  if (!roots.count) return empty(t("There is no vocabulary yet. Load one, or upload your own."), ...(may("change-vocabulary") ? [link(t("Load a vocabulary"), "#/start?load", "button"), " ", link(t("Upload your own"), "#/vocabulary/upload", "button")] : []));
   const shown = h("div", { "aria-live": "polite" }), results = h("div", { class: "results" });
   const search = h("input", { type: "search", autocomplete: "off", oninput: () => look(search.value.trim()) });
   let wanted = null;
@@ -224,7 +224,7 @@ async function upload() {
 let did = null;  // what putting a version in force did, for the page that is drawn then
 async function versions(parameters) {
   const all = await get("ontologies");
-  if (!all.ontologies.length) return empty(t("There is no vocabulary yet. Load one, or upload your own."), ...(may("change-vocabulary") ? [link(t("Load a vocabulary"), "#/start", "button"), " ", link(t("Upload your own"), "#/vocabulary/upload", "button")] : []));
+  if (!all.ontologies.length) return empty(t("There is no vocabulary yet. Load one, or upload your own."), ...(may("change-vocabulary") ? [link(t("Load a vocabulary"), "#/start?load", "button"), " ", link(t("Upload your own"), "#/vocabulary/upload", "button")] : []));
   const name = parameters.get("name") ?? all.ontologies[0].name;
   const { versions: listed } = await get(`ontologies/${encodeURIComponent(name)}/versions`);
   const active = listed.find((each) => each.active);

@@ -7,7 +7,7 @@ export async function page(rest, parameters) {
   const text = h("textarea", { id: "expression", rows: 4, spellcheck: "false", autocapitalize: "off", autocomplete: "off", role: "combobox", "aria-autocomplete": "list", "aria-expanded": "false", "aria-controls": "completions", value: start });
   const marks = h("pre", { "aria-hidden": "true" }), said = h("div", { "aria-live": "polite" }), past = h("div", {});
   const offers = completions(text, () => changed()), live = liveTest(text), subscription = creation(text);
-  let wanted = null, looks = false;  // the expression whose past is looked for, and whether it is
+  let wanted = null, seen = null, looks = false;  // the expression whose past is wanted, the one whose past is shown, and whether one is looked for
   let asked = 0, closed = null;  // Escape closed the list for this text, also one that is on its way
 
   const check = later(140, async () => {
@@ -27,18 +27,18 @@ export async function page(rest, parameters) {
     if (isEmpty) fill(said, h("p", { class: "quiet" }, t("Write what you want to hear of, such as: target isa Computer and price <= 400 USD")));
     else fill(said, told.valid ? meaning(told, value) : told.errors.map((each) => mistake(each, text, changed)));
     wanted = told.valid && !isEmpty ? value : null;
-    if (wanted !== null) look(); else fill(past);
+    if (wanted !== null) look(); else { fill(past); seen = null; }
   });
   // The past of one expression at a time: with many events each takes long, and the server lets few wait.
   const look = later(700, async () => {
     if (looks) return;
     looks = true;
-    while (wanted !== null) {
+    while (wanted !== seen && past.isConnected) {
       const value = wanted;
       let found;
+      seen = null;
       try { found = await pastMatches(value, past, () => value === wanted && past.isConnected); } catch (error) { found = note("warn", error.message); }
-      if (found && value === wanted) fill(past, found);
-      if (found && value === wanted || !past.isConnected) break;
+      if (found && value === wanted) { fill(past, found); seen = value; }
     }
     looks = false;
   });

@@ -322,7 +322,25 @@ def read_change(body: Mapping[str, Any], settings: Settings, row: Row[Any] | Non
         values.pop("protocol", None)  # the protocol of a sink cannot be removed alone
     if asked.expires_at is not None or asked.ttl_seconds is not None:
         values["expires_at"] = ending(asked, settings)
-    present = None if row is None else row.protocol
+    protocol = _change_protocol(values, asked, None if row is None else row.protocol, settings)
+    if values.get("protocolsettings") and row is not None:
+        values["protocolsettings"] = _unhidden(values["protocolsettings"], row, values.get("sink", row.sink))
+    _check_settings(protocol, values.get("protocolsettings"))
+    both = ("protocolsettings", "sinkcredential")
+    if asked.sink is not None or values.keys() & set(both):
+        given = (values[name] if name in values else getattr(row, name, None) for name in both)
+        PROTOCOLS[protocol or DEFAULT_PROTOCOL].check(*(each or {} for each in given))
+    if row is not None and values.keys() & _OF_ANY_SIZE:
+        stored = {name: values.get(name, getattr(row, name)) for name in (*_OF_ANY_SIZE, "types", "source")}
+        check_size({name: each for name, each in stored.items() if each is not None} | row.expression, settings)
+    return values
+
+
+def _change_protocol(
+    values: dict[str, Any], asked: SubscriptionChange, present: str | None, settings: Settings
+) -> str | None:
+    """Adds to `values` what follows from a new sink, and removes the values of the `present` protocol if there is
+    another. Returns the protocol after the change."""
     if asked.sink is None:
         protocol = present
         if "sink" not in values and asked.protocol not in (None, present or DEFAULT_PROTOCOL):
@@ -330,26 +348,13 @@ def read_change(body: Mapping[str, Any], settings: Settings, row: Row[Any] | Non
     else:
         protocol = asked.protocol or _protocol_of(asked.sink, present)
         _check_url(asked.sink, protocol, settings)
+        values["secret"] = _new_secret()
     if "sink" in values:
-        values["protocol"] = protocol if asked.sink is not None else asked.protocol
-        values |= {"secret": _new_secret()} if asked.sink is not None else {}
+        values["protocol"] = asked.protocol if asked.sink is None else protocol
     if (protocol or DEFAULT_PROTOCOL) != (present or DEFAULT_PROTOCOL):
         for name in ("protocolsettings", "sinkcredential"):
             values.setdefault(name, None)
-    if values.get("protocolsettings") and row is not None:
-        values["protocolsettings"] = _unhidden(values["protocolsettings"], row, values.get("sink", row.sink))
-    effective = {
-        name: values[name] if name in values else getattr(row, name, None)
-        for name in ("protocolsettings", "sinkcredential")
-    }
-    _check_settings(protocol, values.get("protocolsettings"))
-    if asked.sink is not None or effective.keys() & values.keys():
-        given = effective["protocolsettings"] or {}, effective["sinkcredential"] or {}
-        PROTOCOLS[protocol or DEFAULT_PROTOCOL].check(*given)
-    if row is not None and values.keys() & _OF_ANY_SIZE:
-        stored = {name: values.get(name, getattr(row, name)) for name in (*_OF_ANY_SIZE, "types", "source")}
-        check_size({name: each for name, each in stored.items() if each is not None} | row.expression, settings)
-    return values
+    return protocol
 
 
 def _unhidden(settings: Mapping[str, Any], row: Row[Any], sink: str | None) -> dict[str, Any]:

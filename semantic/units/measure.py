@@ -18,8 +18,6 @@ unit, in the form that `measure` uses.
 """
 
 import contextlib
-import csv
-import io
 import itertools
 import math
 import re
@@ -32,12 +30,12 @@ from functools import cache, lru_cache
 from itertools import chain, islice
 from typing import Any, NamedTuple
 
-import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from kindcast.semantic.csv_tables import csv_rows
 from kindcast.semantic.errors import InvalidDeclaration, InvalidQuantity, Problem, UnknownUnit
-from kindcast.semantic.model import Position, Quantity
+from kindcast.semantic.model import Quantity
 from kindcast.semantic.units.codes import (
     AMBIGUOUS,
     CODES_REC20,
@@ -150,10 +148,7 @@ def _spread(first: str, worth: dict[str, dict[str, Fraction]], found: Rates) -> 
                 raise InvalidDeclaration(f"the rates contradict each other about {other} in {first}")
 
 
-# Exchange rate tables as documents: JSON, or CSV with a base, a currency and a rate per line.
-#
-# {"EUR": {"USD": "1.08", "GBP": "0.85"}}          EUR,USD,1.08
-#                                                  EUR,GBP,0.85
+# Exchange rate tables as documents in CSV, with a base, a currency and a rate per line: EUR,USD,1.08
 
 MOST_BYTES = 1 << 20
 """The size limit of a table in bytes. There are about 180 currencies."""
@@ -164,30 +159,21 @@ MOST_PROBLEMS = 100
 HEADINGS = (("base", "currency", "rate"), ("from", "to", "rate"), ("base", "other", "rate"))
 """The header lines that a CSV table may have."""
 
-_table = msgspec.json.Decoder(dict[str, dict[str, Any]], float_hook=str)  # a rate is the decimal that it is written as
 
+def read_rate_table(data: bytes) -> dict[str, dict[str, str]]:
+    """Reads a table from a document in CSV (UTF-8, with or without a header). Rates stay as they are written.
 
-def read_rate_table(data: bytes, content_type: str = "application/json") -> dict[str, dict[str, str]]:
-    """Reads a table from a document of `application/json` or `text/csv` (UTF-8, with or without a header). Rates are
-    strings.
+    Raises `InvalidDeclaration` with each bad line (`Position.line`, from 1), and for contradictory rates. Linear in
+    `data`, which has at most `MOST_BYTES`.
 
-    Raises `InvalidDeclaration` with each bad line (`Position.line`, from 1) or member (JSON pointer), and for
-    contradictory rates. Linear in `data`, which has at most `MOST_BYTES`.
-
-    >>> read_rate_table(b"base,currency,rate\\nEUR,USD,1.08\\n", "text/csv")
+    >>> read_rate_table(b"base,currency,rate\\nEUR,USD,1.08\\n")
     {'EUR': {'USD': '1.08'}}
     """
     if len(data) > MOST_BYTES:
         raise InvalidDeclaration(f"a table of rates has at most {MOST_BYTES:,} bytes, this one has {len(data):,}")
-    kind = content_type.partition(";")[0].strip().lower()
-    if kind in ("text/csv", "application/csv"):
-        rows = _csv_rows(data)
-    elif kind in ("application/json", "text/json") or kind.endswith("+json"):
-        rows = _json_rows(data)
-    else:
-        raise InvalidDeclaration(f"a table of rates is application/json or text/csv, not {content_type[:80]}")
+    rows = csv_rows(data, HEADINGS, "bad-rate", MOST_RATES)
     if len(rows) > MOST_RATES:
-        raise InvalidDeclaration(f"a table of rates has at most {MOST_RATES:,} rates, this one has {len(rows):,}")
+        raise InvalidDeclaration(f"a table of rates has at most {MOST_RATES:,} rates")
     table: dict[str, dict[str, str]] = {}
     problems: list[Problem] = []
     for at, cells in rows:
@@ -196,46 +182,14 @@ def read_rate_table(data: bytes, content_type: str = "application/json") -> dict
             problems.append(Problem("bad-rate", detail, at))
             continue
         base, other, rate = cells
-        table.setdefault(base, {})[other] = str(rate)
+        table.setdefault(base, {})[other] = rate
     if problems:
         raise InvalidDeclaration(problems[:MOST_PROBLEMS])
     read_rates(table)
     return table
 
 
-_Rows = list[tuple[Position, list[Any]]]
-
-
-def _json_rows(data: bytes) -> _Rows:
-    try:
-        found = _table.decode(data)
-    except (msgspec.MsgspecError, RecursionError) as error:
-        raise InvalidDeclaration(f'rates look like {{"EUR": {{"USD": "1.08"}}}}: {error}') from None
-    return [
-        (Position(pointer=f"/{_escaped(base)}/{_escaped(other)}"), [base, other, rate])
-        for base, others in found.items()
-        for other, rate in others.items()
-    ]
-
-
-def _csv_rows(data: bytes) -> _Rows:
-    rows: _Rows = []
-    try:
-        reader = csv.reader(io.StringIO(data.decode("utf-8-sig"), newline=""), strict=True)
-        for cells in reader:
-            words = [cell.strip() for cell in cells]
-            if any(words) and (rows or tuple(map(str.lower, words)) not in HEADINGS):
-                rows.append((Position(line=reader.line_num, column=1), words))
-    except UnicodeDecodeError as error:
-        at = Position(line=data.count(b"\n", 0, error.start) + 1, column=1)
-        raise InvalidDeclaration([Problem("bad-encoding", "the table is not UTF-8", at)]) from None
-    except csv.Error as error:
-        at = Position(line=reader.line_num, column=1)
-        raise InvalidDeclaration([Problem("bad-rate", f"this is not CSV: {error}", at)]) from None
-    return rows
-
-
-def _cells_problem(cells: list[Any]) -> str | None:
+def _cells_problem(cells: list[str]) -> str | None:
     if len(cells) != 3:
         return f"a line has three cells, as in EUR,USD,1.08; this one has {len(cells)}"
     try:
@@ -243,10 +197,6 @@ def _cells_problem(cells: list[Any]) -> str | None:
     except InvalidDeclaration as error:
         return str(error)
     return None
-
-
-def _escaped(name: str) -> str:
-    return name.replace("~", "~0").replace("/", "~1")
 
 
 @dataclass(frozen=True, slots=True)

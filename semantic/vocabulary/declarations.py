@@ -15,15 +15,12 @@ others, as one frozen version.
 A declaration is checked before it is used, by itself and together with all others.
 """
 
-import csv
-import io
 import json
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, get_args
 
-import msgspec
-
+from kindcast.semantic.csv_tables import csv_rows
 from kindcast.semantic.errors import InvalidDeclaration, Problem, SemanticError, UnknownContext
 from kindcast.semantic.model import Position
 from kindcast.semantic.unicode_text import nfc
@@ -237,8 +234,6 @@ MOST_PROBLEMS = 100
 HEADINGS = (("word", "root"), ("synonym", "root"), ("word", "root word"), ("synonym", "root word"))
 """The header lines that a CSV table may have."""
 
-_object = msgspec.json.Decoder(dict[str, Any])
-
 
 def root_words(synonyms: Mapping[Any, Any]) -> dict[str, str]:
     """Returns the table in NFC with each chain followed to its end.
@@ -260,28 +255,22 @@ def root_words(synonyms: Mapping[Any, Any]) -> dict[str, str]:
     return {word: ends[word] for word in table}
 
 
-def read_table(data: bytes, content_type: str = "application/json") -> dict[str, str]:
-    """Reads a table of synonyms from a document: `application/json` (one object) or `text/csv` (two columns, UTF-8,
-    with or without a header). Words are in NFC.
+def read_table(data: bytes) -> dict[str, str]:
+    """Reads a table of synonyms from a document in CSV (two columns, UTF-8, with or without a header). Words are in
+    NFC.
 
-    Raises `InvalidDeclaration` with every bad line (`Position.line`, from 1) or member (JSON pointer): words that are
-    empty or too long, and words with two different roots. Linear in `data`, at most `MOST_TABLE_BYTES`.
+    Raises `InvalidDeclaration` with every bad line (`Position.line`, from 1): words that are empty or too long, and
+    words with two different roots. Linear in `data`, at most `MOST_TABLE_BYTES`.
 
-    >>> read_table(b"PC,computer\\nUS,United States\\n", "text/csv")
+    >>> read_table(b"PC,computer\\nUS,United States\\n")
     {'PC': 'computer', 'US': 'United States'}
     """
     if len(data) > MOST_TABLE_BYTES:
         raise InvalidDeclaration(
             f"a table has at most {MOST_TABLE_BYTES:,} bytes, this one has {len(data):,}: split it"
         )
-    kind = content_type.partition(";")[0].strip().lower()
-    if kind in ("text/csv", "application/csv"):
-        rows = _csv_rows(data)
-    elif kind in ("application/json", "text/json") or kind.endswith("+json"):
-        rows = _json_rows(data)
-    else:
-        raise InvalidDeclaration(f"a table is application/json or text/csv, not {content_type[:80]}")
-    return _checked(rows)
+    rows = csv_rows(data, HEADINGS, "bad-synonym", MOST_WORDS)
+    return _checked([(at, cells[0], cells[1]) if len(cells) == 2 else (at, cells, None) for at, cells in rows])
 
 
 def check_table(words: Mapping[str, Any]) -> dict[str, str]:
@@ -291,7 +280,7 @@ def check_table(words: Mapping[str, Any]) -> dict[str, str]:
     >>> check_table({"PC": "computer"})
     {'PC': 'computer'}
     """
-    return _checked(_rows(words))
+    return _checked([(Position(pointer=f"/{_escaped(word)}"), word, root) for word, root in words.items()])
 
 
 def joined_tables(tables: Mapping[str, Mapping[str, str]]) -> dict[str, str]:
@@ -314,20 +303,6 @@ def joined_tables(tables: Mapping[str, Mapping[str, str]]) -> dict[str, str]:
 _Rows = list[tuple[Position, Any, Any]]
 
 
-def _json_rows(data: bytes) -> _Rows:
-    try:
-        found = _object.decode(data)
-    except msgspec.MsgspecError as error:
-        raise InvalidDeclaration(f'a table is one JSON object, {{"word": "root word"}}: {error}') from None
-    except RecursionError:
-        raise InvalidDeclaration('a table is one JSON object, {"word": "root word"}: this one is nested') from None
-    return _rows(found)
-
-
-def _rows(words: Mapping[str, Any]) -> _Rows:
-    return [(Position(pointer=f"/{_escaped(word)}"), word, root) for word, root in words.items()]
-
-
 def _checked(rows: _Rows) -> dict[str, str]:
     if len(rows) > MOST_WORDS:
         raise InvalidDeclaration(f"a table has at most {MOST_WORDS:,} words: split it")
@@ -343,29 +318,6 @@ def _checked(rows: _Rows) -> dict[str, str]:
         raise InvalidDeclaration(problems)
     root_words(table)
     return table
-
-
-def _csv_rows(data: bytes) -> _Rows:
-    try:
-        text = data.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        at = Position(line=data.count(b"\n", 0, error.start) + 1, column=1)
-        raise InvalidDeclaration([Problem("bad-encoding", "the table is not UTF-8", at)]) from None
-    reader = csv.reader(io.StringIO(text, newline=""), strict=True)
-    rows: _Rows = []
-    try:
-        for cells in reader:
-            at = Position(line=reader.line_num, column=1)
-            words = [cell.strip() for cell in cells]
-            if not any(words) or (not rows and tuple(map(str.lower, words)) in HEADINGS):
-                continue
-            rows.append((at, words[0], words[1]) if len(words) == 2 else (at, words, None))
-            if len(rows) > MOST_WORDS:
-                break
-    except csv.Error as error:
-        at = Position(line=reader.line_num, column=1)
-        raise InvalidDeclaration([Problem("bad-synonym", f"this is not CSV: {error}", at)]) from None
-    return rows
 
 
 def _row_problem(word: Any, root: Any) -> str | None:

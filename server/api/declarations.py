@@ -228,7 +228,7 @@ async def put_synonyms(
     media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if media_type == "text/csv":
         body = await request.body()
-        table = await run_in_turn(partial(read_table, body, media_type), len(body), caller.owner)
+        table = await run_in_turn(partial(read_table, body), len(body), caller.owner)
     else:
         words = await json_object(request, settings)
         table = await run_in_turn(partial(check_table, words), len(await request.body()), caller.owner)
@@ -265,7 +265,7 @@ async def put_rates(
     media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if media_type == "text/csv":
         body = await request.body()
-        table = await run_in_turn(partial(read_rate_table, body, media_type), len(body), caller.owner)
+        table = await run_in_turn(partial(read_rate_table, body), len(body), caller.owner)
         return await _put(broker, "rates", THE_RATES, table, dry_run)
     return await _put(broker, "rates", THE_RATES, await json_object(request, settings), dry_run)
 

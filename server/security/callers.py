@@ -132,7 +132,8 @@ class KeyRing:
     def __init__(self, store: SystemStore, settings: Settings) -> None:
         self._store = store
         self._settings = settings
-        self._changes = -1
+        self._seen = -1, 0
+        """What was loaded last: the changes of the store, and its connections."""
         self._loading = threading.Lock()  # several requests may call it at the same time
         self._keys: dict[str, Key] = {}
         self._roles: dict[str, frozenset[str]] = {}
@@ -162,9 +163,10 @@ class KeyRing:
     def load(self) -> None:
         """Reads keys and tenants again if something has changed. Raises `StoreUnavailable`."""
         with self._loading:
-            if self._store.changes() == self._changes:
+            if (self._store.changes(), self._store.connections) == self._seen:
                 return
-            self._changes, keys, tenants = self._store.load()
+            changes, keys, tenants = self._store.load()
+            self._seen = changes, self._store.connections
             self._keys = {each.id: each for each in keys}
             self._number_of_keys = Counter(each.tenant for each in keys)
             roles: defaultdict[str, set[str]] = defaultdict(set)

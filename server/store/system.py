@@ -241,6 +241,9 @@ class SystemStore:
             event.listen(self._engine, "begin", lambda connection: connection.exec_driver_sql("BEGIN IMMEDIATE"))
         else:
             event.listen(self._engine, "connect", _prepare_postgresql)
+        self.connections = 0
+        """How many connections were made. A new one may lead to a promoted replica, which lacks changes."""
+        event.listen(self._engine, "connect", self._count)
         self._connection: Connection | None = None
         self._file: int | None = None
         self._lock = threading.Lock()
@@ -272,6 +275,9 @@ class SystemStore:
                 self._connection.close()
                 self._connection = None
             self._engine.dispose()
+
+    def _count(self, *_: Any) -> None:
+        self.connections += 1
 
     @property
     def is_in_place(self) -> bool:

@@ -244,6 +244,22 @@ def test_the_store_of_keys_goes_on_after_its_connection_ended(database: str, tmp
     store.close()
 
 
+def test_keys_are_read_again_after_the_connection_ended(database: str, tmp_path: Path) -> None:
+    """As after the promotion of a replica that lacks changes: as many others may have been made since."""
+    with running_application(tmp_path, database=database) as client:
+        keyed = Keyed(client)
+        lost = keyed.key("publisher", tenant="shop")
+        assert client.post("/v1/events", json={"a": 1}, headers=lost).status_code == 202
+        engine = create_engine(driver_url(database))
+        with engine.begin() as connection:
+            connection.execute(text("DELETE FROM system_keys WHERE tenant = 'shop'"))
+            others = text("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = :of AND pid <> :me")
+            me = connection.execute(text("SELECT pg_backend_pid()")).scalar_one()
+            connection.execute(others, {"me": me, "of": engine.url.database})
+        engine.dispose()
+        until(lambda: client.post("/v1/events", json={"a": 1}, headers=lost).status_code == 401)
+
+
 def test_an_error_of_the_store_of_keys_tells_clients_no_values(database: str, tmp_path: Path) -> None:
     """PostgreSQL repeats them in its message, and clients see that of the server."""
     store = SystemStore(Settings(data=tmp_path, database=database))

@@ -768,13 +768,8 @@ def _leads_to(shape: Shape, segments: Sequence[str]) -> bool:
 
 
 def _constants(predicate: Any) -> Iterator[Any]:
+    yield from _compared_constants(predicate)
     match predicate:
-        case Comparison(operand=Constant() as constant):
-            yield constant
-        case Membership(constants=constants):
-            yield from constants
-        case Between(low=low, high=high):
-            yield from (low, high)
         case KindTest(terms=terms) | RelationTest(terms=terms):
             yield from terms[:1]
         case TextTest(text=text):

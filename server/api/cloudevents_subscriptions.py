@@ -20,6 +20,7 @@ from kindcast.server.api.requests import (
     AppBroker,
     AppCaller,
     AppSettings,
+    Cursor,
     Ticket,
     answer,
     body_schema,
@@ -124,7 +125,7 @@ async def list_all(
     request: Request,
     broker: AppBroker,
     caller: AppCaller,
-    cursor: Annotated[str | None, Query(max_length=64, description="The cursor of the previous page.")] = None,
+    cursor: Cursor = None,
     limit: Annotated[int, Query(ge=1, le=MAX_PAGE)] = 100,
 ) -> Response:
     """Lists a page of subscriptions that have a sink. The header Link has the next page. A page of large subscriptions

@@ -14,6 +14,7 @@ from kindcast.server.api.requests import (
     AppBroker,
     AppCaller,
     AppEventReader,
+    Cursor,
     Language,
     answer,
     page_cursor,
@@ -34,7 +35,6 @@ MAX_TERM = 8_192  # characters: the length of the longest IRI that is read
 
 Term = Annotated[str, Query(min_length=1, max_length=MAX_TERM, description="An IRI, CURIE, short form or label.")]
 Limit = Annotated[int, Query(ge=1, le=MAX_PAGE, description="Concepts at most.")]
-Cursor = Annotated[str | None, Query(max_length=64, description="The cursor of the previous page.")]
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,6 +33,7 @@ from kindcast.server.api.requests import (
     AppBroker,
     AppCaller,
     AppSettings,
+    DryRun,
     answer,
     body_schema,
     check_name,
@@ -56,7 +57,6 @@ THE_RATES = "rates"
 
 Name = Annotated[str, Path(min_length=1, max_length=200)]
 Url = Annotated[str, Query(min_length=1, max_length=LONGEST_URL, description="The URL by which documents refer to it.")]
-DryRun = Annotated[bool, Query(description="Only report the effect; change nothing.")]
 
 TEXTS = {"oneOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}]}
 """One text, or several. Generators of clients support `oneOf`, but not all support a list of types."""

@@ -24,6 +24,7 @@ from kindcast.server.api.requests import (
     AppBroker,
     AppCaller,
     AppSettings,
+    Cursor,
     Ticket,
     answer,
     body_schema,
@@ -319,7 +320,7 @@ async def list_all(
     subscription: Annotated[
         str | None, Query(max_length=100, description="Only dead letters of this subscription.")
     ] = None,
-    cursor: Annotated[str | None, Query(max_length=64, description="The cursor of the previous page.")] = None,
+    cursor: Cursor = None,
     limit: Annotated[int, Query(ge=1, le=MAX_PAGE)] = 100,
 ) -> Response:
     """Lists messages that wait for a webhook that was disabled by its failures, by subscription and in their order.

@@ -11,7 +11,7 @@ from kindcast.semantic.ontology import CONTENT_TYPES, Progress, encode
 from kindcast.semantic.shipped_vocabularies import shipped, shipped_names
 from kindcast.server.api.jobs import PREFER, AppJobs, accepted, wants_a_job
 from kindcast.server.api.problem_types import Problem
-from kindcast.server.api.requests import AppBroker, AppCaller, answer, has_left, moment
+from kindcast.server.api.requests import AppBroker, AppCaller, DryRun, answer, has_left, moment
 from kindcast.server.broker.vocabulary_commands import Sharing, Versions
 from kindcast.server.errors import UnknownOntology
 from kindcast.server.security.keys import DEFAULT_TENANT
@@ -247,7 +247,7 @@ async def activate(
     sharing: AppSharing,
     seen: Seen,
     version: Annotated[int, Query(ge=1, le=MOST)],
-    dry_run: Annotated[bool, Query(description="Only report the effect; change nothing.")] = False,
+    dry_run: DryRun = False,
 ) -> Response:
     """Activates a stored version, which may be an earlier one. Returns the live subscriptions whose meaning changes,
     and what they gain and lose. `dry_run` returns the same and changes nothing."""
@@ -263,7 +263,7 @@ async def rollback(
     broker: AppBroker,
     sharing: AppSharing,
     seen: Seen,
-    dry_run: Annotated[bool, Query(description="Only report the effect; change nothing.")] = False,
+    dry_run: DryRun = False,
 ) -> Response:
     """Activates the version that was active before the current one. A second rollback undoes the first. 409 if there
     was none."""
@@ -279,7 +279,7 @@ async def delete_ontology(
     broker: AppBroker,
     sharing: AppSharing,
     seen: Seen,
-    dry_run: Annotated[bool, Query(description="Only report the effect; change nothing.")] = False,
+    dry_run: DryRun = False,
 ) -> Response:
     """Deletes every version of an ontology. Refused (409) while a subscription names a concept that only this ontology
     has. `dry_run` returns the same and changes nothing."""

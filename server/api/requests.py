@@ -40,6 +40,8 @@ __all__ = [
     "AppCaller",
     "AppEventReader",
     "AppSettings",
+    "Cursor",
+    "DryRun",
     "Language",
     "Moment",
     "Number",
@@ -149,6 +151,8 @@ PRINTABLE = r"^[^\x00-\x1f\x7f-\x9f]*$"
 """Texts without control characters: PostgreSQL does not store NUL, and a terminal may obey the others."""
 
 Language = Annotated[str, Query(max_length=35, description="Language of the labels, such as en, de, zh.")]
+Cursor = Annotated[str | None, Query(max_length=64, description="The cursor of the previous page.")]
+DryRun = Annotated[bool, Query(description="Only report the effect; change nothing.")]
 
 
 def reader_of(caller: Caller | Claim, broker: Broker) -> Reader:

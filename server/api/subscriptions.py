@@ -31,6 +31,7 @@ from kindcast.server.api.requests import (
     AppCaller,
     AppEventReader,
     AppSettings,
+    Cursor,
     Moment,
     Number,
     Ticket,
@@ -564,7 +565,7 @@ async def list_all(
     request: Request,
     broker: AppBroker,
     caller: AppCaller,
-    cursor: Annotated[str | None, Query(max_length=64, description="The cursor of the previous page.")] = None,
+    cursor: Cursor = None,
     limit: Annotated[int, Query(ge=1, le=MAX_PAGE)] = 100,
     status: Annotated[Status | None, Query(description="Only subscriptions with this status.")] = None,
     flagged: Annotated[

@@ -712,19 +712,8 @@ class _Teller:
             if attribute in self._event.attributes:
                 return f"{attribute} is present"
             return f"{attribute} is absent{_members(attribute, self._event)}"
-        if isinstance(predicate, EveryOf):
-            elements = self._event.elements.get(attribute)
-            if not values and not elements:
-                return f"{text}: {attribute} is {self._no_elements(attribute)}"
-            if atom.requires == elements_of(attribute) and not elements:
-                return f"{text}: {attribute} is not an array of objects"
-            if atom.requires == attribute and not values:
-                return f"{text}: {attribute} has no value"
-            return f"{text}: {'every' if verdict != atom.negated else 'not every'} element satisfies it"
-        if isinstance(predicate, SomeOf):
-            if not self._event.elements.get(attribute):
-                return f"{text}: {attribute} is {self._no_elements(attribute)}"
-            return f"{text}: {'some' if verdict != atom.negated else 'no'} element satisfies it"
+        if isinstance(predicate, EveryOf | SomeOf):
+            return f"{text}: {self._of_elements(atom, attribute, verdict, values)}"
         if not values:
             return f"{text}: {self._absent(attribute)}"
         asked: Any = predicate.item if isinstance(predicate, EveryValue) else predicate
@@ -736,15 +725,32 @@ class _Teller:
                 return f"{text}: {'every' if holds else 'not every'} value satisfies it"
             return f"{text}: {'some' if holds else 'no'} pair of values satisfies"
         sentences = self._sentences(atom, attribute, values)
-        if sentences:
-            return sentences
-        if isinstance(predicate, EveryValue):
+        return sentences or f"{text}: {self._of_values(atom, values, holds)} {self._text(Atom(asked))}"
+
+    def _of_elements(self, atom: Atom, attribute: str, verdict: bool, values: list[dict[str, Any]]) -> str:
+        """Says how many elements of an array satisfy a predicate about some or every element."""
+        elements, holds = self._event.elements.get(attribute), verdict != atom.negated
+        if isinstance(atom.predicate, SomeOf):
+            if not elements:
+                return f"{attribute} is {self._no_elements(attribute)}"
+            return f"{'some' if holds else 'no'} element satisfies it"
+        if not values and not elements:
+            return f"{attribute} is {self._no_elements(attribute)}"
+        if atom.requires == elements_of(attribute) and not elements:
+            return f"{attribute} is not an array of objects"
+        if atom.requires == attribute and not values:
+            return f"{attribute} has no value"
+        return f"{'every' if holds else 'not every'} element satisfies it"
+
+    def _of_values(self, atom: Atom, values: list[dict[str, Any]], holds: bool) -> str:
+        """Names up to three values that decide, and says whether they satisfy a predicate, which follows."""
+        if isinstance(atom.predicate, EveryValue):
             said = values if holds else [each for each in values if not each["verdict"]]
         else:
             said = [each for each in values if each["verdict"]] or values
         shown = ", ".join(_shown(each) for each in said[:3]) + (" …" if len(said) > 3 else "")
         one, several = ("satisfies", "satisfy") if holds else ("does not satisfy", "do not satisfy")
-        return f"{text}: {shown} {one if len(said) == 1 else several} {self._text(Atom(asked))}"
+        return f"{shown} {one if len(said) == 1 else several}"
 
     def _sentences(self, atom: Atom, attribute: str, told: list[dict[str, Any]]) -> str:
         """Returns sentences about the values that satisfy the predicate, or about all values if none does; at most

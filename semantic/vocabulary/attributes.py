@@ -445,18 +445,7 @@ class AttributeScheme:
                 inverses[main(other)].add(each.iri)
         found, above = _stated(records, parents)
         domains, roots = domains or {}, synonyms or {}
-        for name, (_, domain) in domains.items():
-            found[name] = with_domain(found.get(name), name, domain)
-        for raw, fields in (declared or {}).items():
-            name = nfc(raw)
-            before = found.get(name)
-            found[name] = overridden(before, name, fields)
-            if before is not None and name in domains:
-                check_agreement(before, found[name], domains[name][0])
-        for name, declaration in found.items():
-            if declaration.enumeration is not None:
-                listed = declaration.enumeration.renamed(lambda word: roots.get(word, word))
-                found[name] = replace(declaration, enumeration=listed)
+        _declare(found, declared or {}, domains, roots)
         by_label = _by_label(found.values())
 
         def named(root: str) -> str:
@@ -738,6 +727,28 @@ def segments_of(name: str) -> list[str]:
         found.append(name[start:] if dot < 0 else name[start:dot])
         start = dot + 1 if dot >= 0 else -1
     return found
+
+
+def _declare(
+    found: dict[str, AttributeDeclaration],
+    declared: Mapping[str, Mapping[str, Any]],
+    domains: Mapping[str, tuple[str, Domain]],
+    roots: Mapping[str, str],
+) -> None:
+    """Adds the domains of event types and what is declared to what ontologies state. Members of enumerations are
+    replaced by their root words."""
+    for name, (_, domain) in domains.items():
+        found[name] = with_domain(found.get(name), name, domain)
+    for raw, fields in declared.items():
+        name = nfc(raw)
+        before = found.get(name)
+        found[name] = overridden(before, name, fields)
+        if before is not None and name in domains:
+            check_agreement(before, found[name], domains[name][0])
+    for name, declaration in found.items():
+        if declaration.enumeration is not None:
+            listed = declaration.enumeration.renamed(lambda word: roots.get(word, word))
+            found[name] = replace(declaration, enumeration=listed)
 
 
 def _stated(

@@ -15,6 +15,7 @@ import threading
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, Any
@@ -104,8 +105,8 @@ def serve(
     """Run a server until Ctrl-C, or with --detach in the background until kindcast stop. It continues where it stopped
     before."""
     # The libraries of the server are imported only here, so that the other commands start without them. What is
-    # imported is no garbage, and searching it takes a fifth of the time. `announce` enables the collector again. If
-    # no server starts, it is enabled when the command ends.
+    # imported is no garbage, and searching it takes a fifth of the time. So the collector is enabled again when the
+    # server has started, or when the command ends.
     gc.disable()
     context.call_on_close(gc.enable)
     flags = {
@@ -227,34 +228,9 @@ def _run(settings: Any, listener: socket.socket, json: bool) -> None:
 
     collect_rarely()
     failures: list[Exception] = []
-    address = _address(listener, settings)
-
-    def announce() -> None:
-        gc.freeze()
-        gc.enable()
-        if json:
-            output.print_json({"listening": address, "data": str(settings.data)})
-        else:
-            output.paragraph(f"kindcast listens on {address}", "bold green")
-        if sys.stderr.isatty() and not json:
-            stop = "Ctrl-C" if sys.stdin.isatty() else f"kindcast stop --data {output.word(settings.data)}"
-            output.hint(f"API to try out: {address}/docs   data: {settings.data}   stop: {stop}")
-        else:
-            _log.info("listens on %s, data in %s, process %d", address, settings.data, os.getpid())
-
-    def farewell() -> None:
-        if sys.stderr.isatty() and not json:
-            output.hint("stopped")
-        else:
-            _log.info("stopped")
-
-    def ending() -> None:
-        arguments = (settings.database_url,)
-        threading.Thread(target=_end_if_database_hangs, args=arguments, name="kindcast-end", daemon=True).start()
-
     app = create_app(settings)
-    shown = running(settings.data, address)
-    app.router.lifespan_context = _watched(app.router.lifespan_context, announce, ending, farewell, shown, failures)
+    messages = _Messages(settings, _address(listener, settings), json)
+    app.router.lifespan_context = _watched(app.router.lifespan_context, messages, failures)
     logging.getLogger("uvicorn.error").addFilter(lambda record: not failures)  # reported below
     try:
         config = uvicorn_config(app, settings, timeout_graceful_shutdown=STOP_SECONDS, log_config=None)
@@ -275,39 +251,69 @@ def _run(settings: Any, listener: socket.socket, json: bool) -> None:
         raise CommandFailed(f"the server could not start: {in_words(failures[0])}") from failures[0]
 
 
-def _watched(
-    lifespan: Any,
-    announce: Callable[[], None],
-    ending: Callable[[], None],
-    farewell: Callable[[], None],
-    shown: contextlib.AbstractContextManager[None],
-    failures: list[Exception],
-) -> Any:
-    """Returns `lifespan` with `shown` entered and `announce` called after its beginning, and `ending` and `farewell`
-    before and after its end. If it does not begin, or `shown` cannot be entered, the reason is kept in `failures`."""
+@dataclass(frozen=True, slots=True)
+class _Messages:
+    """What is said about a server: to a terminal, as JSON, or in the log."""
+
+    settings: Any
+    address: str
+    json: bool
+
+    def started(self) -> None:
+        data = self.settings.data
+        if self.json:
+            output.print_json({"listening": self.address, "data": str(data)})
+        else:
+            output.paragraph(f"kindcast listens on {self.address}", "bold green")
+        if self._to_terminal():
+            stop = "Ctrl-C" if sys.stdin.isatty() else f"kindcast stop --data {output.word(data)}"
+            output.hint(f"API to try out: {self.address}/docs   data: {data}   stop: {stop}")
+        else:
+            _log.info("listens on %s, data in %s, process %d", self.address, data, os.getpid())
+
+    def stopped(self) -> None:
+        if self._to_terminal():
+            output.hint("stopped")
+        else:
+            _log.info("stopped")
+
+    def _to_terminal(self) -> bool:
+        return sys.stderr.isatty() and not self.json
+
+
+def _watched(lifespan: Any, messages: _Messages, failures: list[Exception]) -> Any:
+    """Returns `lifespan` with messages after its beginning and its end. Between these, other commands find the server.
+    If it does not begin, or its file cannot be written, the reason is kept in `failures`."""
+    settings = messages.settings
 
     @contextlib.asynccontextmanager
     async def watched(app: Any) -> AsyncIterator[Any]:
-        running = lifespan(app)
+        whole = lifespan(app)
         try:
-            state = await running.__aenter__()
+            state = await whole.__aenter__()
         except Exception as error:
             failures.append(error)
             raise
         with contextlib.ExitStack() as opened:
             try:
-                opened.enter_context(shown)  # `kindcast stop` waits until the data folder is free
+                # `kindcast stop` waits until the data folder is free
+                opened.enter_context(running(settings.data, messages.address))
             except OSError as error:
                 failures.append(error)
-                await running.__aexit__(None, None, None)
+                await whole.__aexit__(None, None, None)
                 raise
-            announce()
+            gc.freeze()
+            gc.enable()
+            messages.started()
             try:
                 yield state
             finally:
-                ending()
-                await running.__aexit__(None, None, None)
-                farewell()
+                arguments = (settings.database_url,)
+                threading.Thread(
+                    target=_end_if_database_hangs, args=arguments, name="kindcast-end", daemon=True
+                ).start()
+                await whole.__aexit__(None, None, None)
+                messages.stopped()
 
     return watched
 

@@ -165,12 +165,7 @@ def one_record_events(body: Any, *, source: str | None = None, digest: str = "")
     described = {id: each for each in nodes if each is not node and (id := _text(each, "@id"))}
     links = {id: _references(each, described) for id, each in described.items()}
     members = {_local(name): value for name, value in node.items() if not name.startswith("@")}
-    kind = _scalar(members.get("hasLogisticsObjectType"))
-    objects = _listed(members.get("hasLogisticsObject"))
-    if not objects:
-        if "hasEventType" not in members:
-            raise _refused("the ONE Record notification has neither hasEventType nor hasLogisticsObject")
-        objects, kind = [node], NOTIFICATION_TYPE
+    objects, kind = _objects(node, members)
     if len(objects) > 1 and len(objects) * sum(map(len, links.values())) > MOST_LINKS:
         raise _refused("the notification has too many objects that refer to too many others: send them one by one")
     said = {
@@ -183,10 +178,7 @@ def one_record_events(body: Any, *, source: str | None = None, digest: str = "")
     context = body.get("@context") if isinstance(body, Mapping) else None
     events = []
     for index, found in enumerate(objects):
-        object = dict(found) if isinstance(found, Mapping) else {"@id": found}
-        if isinstance(object.get("@id"), list | Mapping) or not all(isinstance(name, str) for name in object):
-            raise _refused("an object must be embedded or have an IRI")
-        object = _described(object, described, links)
+        object = _described(_embedded(found), described, links)
         if "@type" not in object:
             object = {"@type": kind or LOGISTICS_OBJECT, **object}
         if context is not None and "@context" not in object:
@@ -205,6 +197,23 @@ def one_record_events(body: Any, *, source: str | None = None, digest: str = "")
             event["subject"] = id
         events.append(event)
     return events
+
+
+def _objects(node: Mapping[str, Any], members: Mapping[str, Any]) -> tuple[list[Any], str]:
+    """Returns the objects of a notification and their type. A notification without an object is itself the object."""
+    if objects := _listed(members.get("hasLogisticsObject")):
+        return objects, _scalar(members.get("hasLogisticsObjectType"))
+    if "hasEventType" not in members:
+        raise _refused("the ONE Record notification has neither hasEventType nor hasLogisticsObject")
+    return [node], NOTIFICATION_TYPE
+
+
+def _embedded(found: Any) -> dict[str, Any]:
+    """Returns an object of a notification; one with only its IRI if it is a reference."""
+    object = dict(found) if isinstance(found, Mapping) else {"@id": found}
+    if isinstance(object.get("@id"), list | Mapping) or not all(isinstance(name, str) for name in object):
+        raise _refused("an object must be embedded or have an IRI")
+    return object
 
 
 def _nodes(body: Any) -> Iterator[Mapping[str, Any]]:

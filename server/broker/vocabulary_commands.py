@@ -532,30 +532,36 @@ class VocabularyCommands:
             known = await self._known(upload, sha256, activate, alone=True, sharing=sharing)
             if known is not None:  # the same document was sent twice, and the other request was faster
                 return known, False
-            whole = await asyncio.to_thread(self._with, read.ontology)
-            stored = await asyncio.to_thread(_stored, upload, sha256, read, whole)
-            agreed = await _agreed(sharing, upload.name, read.ontology if activate else None)
+            return await self._store(upload, sha256, read, activate, progress, sharing), True
 
-            def add(group: Group) -> int:
-                if sharing is not None:
-                    ontologies.mark_shared(group.connection, upload.name)
-                return ontologies.add_version(group.connection, stored, now=group.now)
+    async def _store(
+        self, upload: Upload, sha256: str, read: Read, activate: bool, progress: Progress, sharing: Sharing | None
+    ) -> dict[str, Any]:
+        """Stores what was read as a new version, and activates it if asked to. Returns the load report."""
+        whole = await asyncio.to_thread(self._with, read.ontology)
+        stored = await asyncio.to_thread(_stored, upload, sha256, read, whole)
+        agreed = await _agreed(sharing, upload.name, read.ontology if activate else None)
 
-            if not activate:
-                version = await self.broker.submit(add)
-                told = await _followed(sharing, agreed)
-                return self._described(stored.report, upload.name, version, False) | told, True
-            progress("compile", 0, None)
-            prepared = await self.prepared_everywhere(whole)
+        def add(group: Group) -> int:
+            if sharing is not None:
+                ontologies.mark_shared(group.connection, upload.name)
+            return ontologies.add_version(group.connection, stored, now=group.now)
 
-            def work(group: Group) -> Recompiled:
-                version = add(group)
-                return swap(group, version, prepared, partial(_mark, group, upload.name, version))
-
-            done = await self.broker.submit(work)
+        if not activate:
+            version = await self.broker.submit(add)
             told = await _followed(sharing, agreed)
-            told |= await self.change_report(prepared, done, f"{upload.name}, version {done.version}")
-            return self._described(stored.report, upload.name, done.version, True) | told, True
+            return self._described(stored.report, upload.name, version, False) | told
+        progress("compile", 0, None)
+        prepared = await self.prepared_everywhere(whole)
+
+        def work(group: Group) -> Recompiled:
+            version = add(group)
+            return swap(group, version, prepared, partial(_mark, group, upload.name, version))
+
+        done = await self.broker.submit(work)
+        told = await _followed(sharing, agreed)
+        told |= await self.change_report(prepared, done, f"{upload.name}, version {done.version}")
+        return self._described(stored.report, upload.name, done.version, True) | told
 
     async def activate_ontology(
         self,

@@ -282,8 +282,6 @@ def overridden(found: AttributeDeclaration | None, name: str, fields: Mapping[st
     changed = {key: value for key, value in fields.items() if key in ("kind", "unit", "unit_from", "derived")}
     if "range" in fields:
         changed["range"] = _strings(fields["range"], f"attribute {name!r}: range must be an IRI or a list of IRIs")
-    if "labels" in fields:
-        changed["labels"] = _labels(name, fields["labels"])
     for key in ("unit", "unit_from", "derived"):
         if changed.get(key) is not None and not isinstance(changed[key], str):
             raise InvalidDeclaration(f"attribute {name!r}: {key} is a string")
@@ -293,12 +291,9 @@ def overridden(found: AttributeDeclaration | None, name: str, fields: Mapping[st
         if fields["values"] not in ("unique", "multiple"):
             raise InvalidDeclaration(f"attribute {name!r}: values are unique or multiple")
         changed["multiple"] = fields["values"] == "multiple"
-    if "quantity" in fields:
-        changed["quantity"] = quantity_members(name, fields["quantity"])
-    if "code" in fields:
-        changed["code"] = code_members(name, fields["code"])
-    if "reads" in fields:
-        changed["reads"] = attribute_readings(name, fields["reads"])
+    for key, read in _READ_BY.items():
+        if key in fields:
+            changed[key] = read(name, fields[key])
     if fields.get("readable_by") is not None or fields.get("matchable_by") is not None:
         changed |= roles_allowed(name, fields.get("readable_by"), fields.get("matchable_by"))
     if "enum" in fields or "order" in fields:
@@ -376,6 +371,14 @@ def _labels(name: str, labels: Any) -> tuple[Label, ...]:
     if isinstance(labels, Mapping):
         return tuple(zip(_strings(list(labels.values()), expected), (tag or None for tag in labels), strict=True))
     return tuple((text, None) for text in _strings(labels, expected))
+
+
+_READ_BY: Final[Mapping[str, Callable[[str, Any], Any]]] = {
+    "labels": _labels,
+    "quantity": quantity_members,
+    "code": code_members,
+    "reads": attribute_readings,
+}
 
 
 def _strings(values: Any, expected: str) -> tuple[str, ...]:

@@ -544,7 +544,7 @@ class EventReader:
             raise InvalidEvent([Problem("no-object", "an event is a JSON object", at_member(""))])
         context = checked_context({name: member for name, member in value.items() if name not in _RESERVED}, most=most)
         members: dict[str, Any] = {}
-        media_type = str(context.get("datacontenttype", "")).partition(";")[0].strip().lower()
+        media_type = media_type_of(str(context.get("datacontenttype", "")))
         if value.get("data_base64") is not None:
             if value.get("data") is not None:
                 raise InvalidEvent(

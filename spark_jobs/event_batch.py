@@ -253,7 +253,7 @@ def _check(name: str, member: Any) -> None:
 
 def _from_base64(encoded: Any, context: Mapping[str, Any]) -> Any:
     """Returns the JSON value or the RDF text in `data_base64`; None if it is neither."""
-    media_type = str(context.get("datacontenttype", "")).partition(";")[0].strip().lower()
+    media_type = media_type_of(context)
     try:
         raw = b64decode(encoded, validate=True)
     except (ValueError, TypeError):

@@ -42,6 +42,7 @@ from kindcast.server.api.requests import (
     reader_of,
 )
 from kindcast.server.broker import Broker
+from kindcast.server.cloudevents import media_type_of
 from kindcast.server.errors import HiddenAttribute, UnknownDeclaration
 from kindcast.server.security.callers import Caller
 from kindcast.server.security.permissions import ROLES, Permission
@@ -225,8 +226,7 @@ async def put_synonyms(
 ) -> Response:
     """Uploads a table of words → root words, for strings and names of attributes: a JSON object, or `text/csv` with a
     word and its root word per line. All tables are used together."""
-    media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-    if media_type == "text/csv":
+    if media_type_of(request.headers.get("content-type")) == "text/csv":
         body = await request.body()
         table = await run_in_turn(partial(read_table, body), len(body), caller.owner)
     else:
@@ -262,8 +262,7 @@ async def put_rates(
 ) -> Response:
     """Replaces the table of exchange rates: a JSON object, or `text/csv` with a base, a currency and a rate per line.
     Currencies that the table connects can be compared. No rate is assumed."""
-    media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-    if media_type == "text/csv":
+    if media_type_of(request.headers.get("content-type")) == "text/csv":
         body = await request.body()
         table = await run_in_turn(partial(read_rate_table, body), len(body), caller.owner)
         return await _put(broker, "rates", THE_RATES, table, dry_run)

@@ -13,6 +13,7 @@ from kindcast.server.api.jobs import PREFER, AppJobs, accepted, wants_a_job
 from kindcast.server.api.problem_types import Problem
 from kindcast.server.api.requests import AppBroker, AppCaller, DryRun, answer, has_left, moment
 from kindcast.server.broker.vocabulary_commands import Sharing, Versions
+from kindcast.server.cloudevents import media_type_of
 from kindcast.server.errors import UnknownOntology
 from kindcast.server.security.keys import DEFAULT_TENANT
 from kindcast.server.store import ontologies
@@ -133,7 +134,7 @@ async def put_ontology(
     document is accepted only as the successor of the version with that ETag, and with `If-None-Match: *` only if there
     is no version (412 otherwise). With `shared` all tenants get it; the answer counts their subscriptions
     (`others`)."""
-    media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    media_type = media_type_of(request.headers.get("content-type"))
     told = format or (None if media_type in UNTOLD else media_type)
     asked = [iri for iri in (each.strip() for each in relations.split(",")) if iri]
     replaces = _absent(if_none_match) if if_none_match is not None else seen

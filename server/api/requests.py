@@ -22,7 +22,7 @@ from kindcast.server.api.access import caller_of, enter_until_answered, services
 from kindcast.server.api.problem_types import Problem
 from kindcast.server.broker import Broker
 from kindcast.server.clock import instant
-from kindcast.server.cloudevents import EventReader
+from kindcast.server.cloudevents import EventReader, media_type_of
 from kindcast.server.security.callers import Caller
 from kindcast.server.security.keys import TICKET_HEADER, Claim
 from kindcast.server.security.permissions import Reader
@@ -212,7 +212,7 @@ async def json_object(request: Request, settings: Settings, *, optional: bool = 
     if optional and not body:
         return {}
     check_encoding(request.headers.get("content-encoding"))
-    media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    media_type = media_type_of(request.headers.get("content-type"))
     if media_type != JSON and (not media_type.endswith("+json") or media_type.endswith("-patch+json")):
         raise Problem("unsupported-media-type", f"send {JSON}, not {media_type or 'a body without Content-Type'}")
     if len(body) < LARGE_BODY:

@@ -160,6 +160,12 @@ def test_table_of_synonyms_that_is_none_is_refused(data: bytes, word: str) -> No
         read_table(data)
 
 
+def test_table_of_synonyms_in_json_is_as_large_as_one_in_csv() -> None:
+    """Both are kept in memory."""
+    with pytest.raises(InvalidDeclaration, match="at most 200,000 words"):
+        check_table(dict.fromkeys(map(str, range(200_001)), "r"))
+
+
 def test_table_of_rates_keeps_the_decimals_that_were_written() -> None:
     """1.10 is not the double nearest to it."""
     expected = {"EUR": {"USD": "1.10", "GBP": "0.85"}}

@@ -945,7 +945,8 @@ async def _import(
     asked = [each for each in read if not isinstance(each, Exception)]
     made: Sequence[Exception | None]
     try:
-        made = await broker.create_subscriptions([new for new, _, _ in asked], size, compiler, caller.quota)
+        wanted = [new for new, _, _ in asked]
+        made = await broker.create_subscriptions(wanted, size, compiler, caller.quota) if wanted else []
     except ServerError as error:
         made = [error] * len(asked)
     outcomes = iter(made)

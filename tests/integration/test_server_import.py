@@ -273,3 +273,11 @@ def test_lines_of_imports_are_read_in_turns(tmp_path: Path, monkeypatch: pytest.
         ]
         assert all(len(each.result().json()["created"]) == 1 for each in sent)
     assert most == [1]
+
+
+def test_lines_that_are_all_refused_commit_nothing(client: httpx.Client) -> None:
+    """Each group of such lines waited for the disk."""
+    before = client.get("/v1/status").json()["commits"]
+    answer = client.post("/v1/subscriptions/import", content=b'{"expresion": "a = 1"}\n' * 3)
+    assert len(answer.json()["rejected"]) == 3
+    assert client.get("/v1/status").json()["commits"] == before

@@ -5,6 +5,7 @@
 
 import asyncio
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
@@ -489,6 +490,10 @@ async def trace(
     return answer(content)
 
 
+_READERS = ThreadPoolExecutor(2, thread_name_prefix="kindcast-reader")
+"""Threads that read batches, which others need not wait for: the event loop's own threads also build vocabularies."""
+
+
 async def _decoded(
     reader: EventReader,
     encoding: str | None,
@@ -502,7 +507,8 @@ async def _decoded(
     if len(body) < (MANY_EVENTS if media_type_of(content_type) in SEVERAL else LARGE_BODY):
         return reader.read(content_type, headers, body, repeatable)
     if len(body) < LARGE_BODY:
-        return await asyncio.to_thread(reader.read, content_type, headers, body, repeatable)
+        read = partial(reader.read, content_type, headers, body, repeatable)
+        return await asyncio.get_running_loop().run_in_executor(_READERS, read)
     return await reader.read_large(content_type, headers, body, repeatable)
 
 

@@ -1,7 +1,10 @@
 """Events over HTTP: every mode, duplicates, bad input, reading back, tracing, matching and explaining."""
 
+import asyncio
 import json
+import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +12,9 @@ import httpx
 import pytest
 
 from kindcast.semantic.shipped_vocabularies import shipped
+from kindcast.server.api import events
 from kindcast.server.broker import Broker, publishing
+from kindcast.server.cloudevents import EventReader
 from kindcast.server.errors import StoreUnavailable
 from tests.harness.application import problem_code, running_application
 
@@ -489,3 +494,23 @@ def test_store_that_refuses_the_rest_of_a_large_fan_out(tmp_path: Path, monkeypa
         assert [each["id"] for each in stored(client)] == ["0", "1"]
         refused = publish(client, batch, BATCH)
         assert (refused.status_code, problem_code(refused)) == (503, "store-unavailable")
+
+
+def test_batches_do_not_wait_for_the_threads_that_build_vocabularies() -> None:
+    """A few tenants could keep all threads of the event loop busy for minutes."""
+    done = threading.Event()
+
+    async def scenario() -> int:
+        loop = asyncio.get_running_loop()
+        loop.set_default_executor(ThreadPoolExecutor(1))
+        building = loop.run_in_executor(None, done.wait)
+        body = b"\n".join(json.dumps({"n": number, "text": "x" * 100}).encode() for number in range(200))
+        try:
+            async with asyncio.timeout(30.0):
+                decoded = await events._decoded(EventReader(max_events=500), None, LINES, [], body, None)
+        finally:
+            done.set()
+            await building
+        return len(decoded.events)
+
+    assert asyncio.run(scenario()) == 200

@@ -213,9 +213,10 @@ def title_of(code: str) -> str:
 
 MEDIA_TYPE = "application/problem+json"
 LONGEST_TEXT = 2_000
+ENDS = LONGEST_TEXT // 2 - 2
 MOST_LISTED = 1_000
 """The maximum lengths of a text and of a list in a problem document. A request may have named something in a text of
-many MB."""
+many MB. Of a longer text, both ends are shown."""
 RETRY_SECONDS = "1"
 """The Retry-After of answers while the store or the broker cannot accept requests."""
 
@@ -459,8 +460,10 @@ def as_document(problem: Problem) -> dict[str, Any]:
 
 def _bounded(told: Any) -> Any:
     """Returns a part of a problem document with texts and lists of bounded length."""
-    if isinstance(told, str):
-        return told if len(told) <= LONGEST_TEXT else told[: LONGEST_TEXT - 1] + "…"
+    if isinstance(told, str):  # advice stands at the end
+        return (
+            told if len(told) <= LONGEST_TEXT else f"{told[: LONGEST_TEXT // 2 - 1]} … {told[2 - LONGEST_TEXT // 2 :]}"
+        )
     if isinstance(told, Mapping):
         return {_bounded(name): _bounded(each) for name, each in told.items()}
     if isinstance(told, Sequence):

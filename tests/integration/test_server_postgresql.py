@@ -305,23 +305,23 @@ def test_postgresql_older_table_may_be_dropped_while_a_subscriber_reads(
     older = postgresql.new_database()
     engine = create_engine(driver_url(older))
     make_layout_2(engine, 5, acked=2)
-    reads, erase, stored = threading.Event(), matches.erase_moved, deliveries._stored
+    reads, erase, rows = threading.Event(), matches.erase_moved, deliveries._rows
     monkeypatch.setattr(matches, "erase_moved", lambda connection: erase(connection) if reads.is_set() else True)
     looks: list[str] = []
 
-    def look(connection: Connection, query: Select[Any], number: int) -> Any:
+    def look(connection: Connection, query: Select[Any]) -> Iterator[Any]:
         looks.append("new" if "FROM match_lists" in str(query) else "older")
         if looks == ["new", "older"]:
             reads.set()
             until(lambda: not inspect(engine).has_table("matches"))
-        return stored(connection, query, number)
+        yield from rows(connection, query)
 
     with running_application(tmp_path, database=older) as client:
         moved = "SELECT older_from > older_through AND older_from > 0 FROM ledger"
         with engine.connect() as connection:
             connection.execution_options(isolation_level="AUTOCOMMIT")
             until(lambda: connection.execute(text(moved)).scalar_one())
-        monkeypatch.setattr(deliveries, "_stored", look)
+        monkeypatch.setattr(deliveries, "_rows", look)
         page = client.get("/v1/subscriptions/s/events").json()["events"]
         assert [(each["cursor"], each["event"]["data"]["n"]) for each in page] == [("3", 3), ("4", 4), ("5", 5)]
         assert looks == ["new", "older", "new"]

@@ -39,7 +39,9 @@ AT_ONCE = 2
 MOST_TOGETHER = 32
 """The number of questions of a look: enough to share its cost, and few enough that the next ones do not wait."""
 FULL_BYTES = 4 << 20
-"""After so many bytes of messages, the other questions wait for the next look."""
+"""After so many bytes of messages, a look answers no other question."""
+MOST_ACKNOWLEDGED = 256
+"""The number of acknowledgements in one command, so that publishers wait only some tens of ms for it."""
 
 
 class Look:
@@ -89,7 +91,7 @@ class _Question:
         """Whether anybody still waits for the answer."""
         return not all(each.done() for each in self.askers)
 
-    def asked_of(self, look: Look) -> Any:
+    def answered_by(self, look: Look) -> Any:
         """Returns the answer, or the error that is the answer."""
         try:
             return self.work(look)
@@ -149,14 +151,14 @@ class Looks:
             self._looking -= 1
 
     async def _answer(self, asked: dict[Hashable, _Question]) -> None:
-        """Answers questions in one look. Those that are left when it is full are asked again, each alone. If the look
-        fails, all are."""
+        """Answers questions in one look. If it is full before the last one, each of the rest gets a look of its own. If
+        it fails, each question does."""
         questions = list(asked.values())
 
         def read(connection: Connection) -> list[Any]:
             look, answers = Look(connection, {each.key for each in questions}), []
             for each in questions:
-                answers.append(each.asked_of(look))
+                answers.append(each.answered_by(look))
                 if look.is_full:
                     break
             return answers
@@ -205,7 +207,7 @@ class Acknowledgements:
     async def _write(self) -> None:
         try:
             while self._waiting:
-                some, self._waiting = self._waiting, []
+                some, self._waiting = self._waiting[:MOST_ACKNOWLEDGED], self._waiting[MOST_ACKNOWLEDGED:]
                 for (_, told), result in zip(some, await self._results([asked for asked, _ in some]), strict=True):
                     _tell(told, result)
         finally:

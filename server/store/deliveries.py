@@ -4,7 +4,7 @@ Every function takes a connection and runs in the transaction of its caller. Fun
 reader's connection. Functions that write (such as `acknowledge`, `record_progress`) must use the writer's, that is, run
 inside `Broker.execute`.
 
-    matches --read_matches, after `acked`--> pull, stream, webhook --acknowledge, record_progress--> subscriptions.acked
+    matches --MatchReader, after `acked`--> pull, stream, webhook --acknowledge, record_progress--> subscriptions.acked
     matches --too old, discard_matches--> discarded: up to where; undelivered: how many; so that no loss goes unnoticed
 """
 
@@ -62,7 +62,6 @@ __all__ = [
     "next_attempt",
     "note_told",
     "position_before",
-    "read_matches",
     "record_progress",
     "replay",
     "undelivered",
@@ -312,11 +311,6 @@ def find_subscribers(connection: Connection, keys: Collection[int | str]) -> Ite
         for some in _portions(mine):
             for row in connection.execute(_SUBSCRIBER.where(column.in_(some))):
                 yield Subscriber(**row._mapping)
-
-
-def read_matches(connection: Connection, number: int, *, after: int, limit: int, byte_budget: int) -> list[StoredMatch]:
-    """Returns the next matches of a subscription, as `MatchReader.read`."""
-    return MatchReader(connection).read(number, after=after, limit=limit, byte_budget=byte_budget)
 
 
 class MatchReader:
@@ -716,6 +710,7 @@ def list_dead(
     if only is not None:
         query = query.where(subscriptions.c.id == only)
     found: list[DeadLetter] = []
+    reader = MatchReader(connection)
     for each in connection.execute(query.order_by(subscriptions.c.number)).scalars().all():
         if not is_visible(each):
             continue
@@ -724,7 +719,7 @@ def list_dead(
         start = max(subscriber.start, position) if each == number else subscriber.start
         left = limit - len(found)
         try:
-            matches = read_matches(connection, each, after=start, limit=left, byte_budget=byte_budget)
+            matches = reader.read(each, after=start, limit=left, byte_budget=byte_budget)
         except RecordDamaged:
             continue  # its subscriber is told, and `/readyz` after the next start
         found += (DeadLetter(subscriber, match) for match in matches)

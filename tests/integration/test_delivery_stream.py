@@ -23,7 +23,7 @@ from kindcast.server.delivery.service import Wakeups
 from kindcast.server.delivery.turns import Looks
 from kindcast.server.errors import StoreUnavailable
 from kindcast.server.security.permissions import Reader
-from kindcast.server.store.deliveries import StoredMatch, Subscriber, read_matches
+from kindcast.server.store.deliveries import MatchReader, StoredMatch, Subscriber
 from tests.harness.broker import READER, new, run, running
 from tests.harness.server_process import running_server
 from tests.harness.server_thread import running_app
@@ -235,7 +235,7 @@ def test_stream_holds_few_bytes_for_a_reader_that_does_not_read(tmp_path: Path) 
     def most_events_of_a_query(connection: Connection) -> int:
         parameters: list[int] = []
         listen(connection, "before_cursor_execute", lambda *given: parameters.append(len(given[3])))
-        assert len(read_matches(connection, 1, after=0, limit=256, byte_budget=PAGE_BYTES)) == 4
+        assert len(MatchReader(connection).read(1, after=0, limit=256, byte_budget=PAGE_BYTES)) == 4
         return max(parameters)
 
     async def read() -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from sqlalchemy import Connection, insert, update
+from sqlalchemy import Connection, event, insert, update
 
 from kindcast.server.cloudevents import digest_of
 from kindcast.server.errors import RecordDamaged
@@ -113,3 +113,25 @@ def _expected(lists: list[Listed], number: int, after: int, limit: int, budget: 
         if budget <= 0:
             break
     return found
+
+
+@pytest.mark.parametrize(("shared", "reads"), [(1 << 20, 1), (0, 3)])
+def test_an_event_is_read_once_for_all_as_far_as_memory_allows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, shared: int, reads: int
+) -> None:
+    monkeypatch.setattr(deliveries, "SHARED_BYTES", shared)
+    database, statements = Database(Settings(data=tmp_path)), list[str]()
+    with database.open() as connection:
+        with connection.begin():
+            ledger.open_ledger(connection)
+            bodies = [json.dumps({"id": f"{n}", "source": "s", "data": n}) for n in (1, 2)]
+            _store(
+                connection, [Listed(n, body, False, {1: None, 2: None, 3: None}) for n, body in enumerate(bodies, 1)]
+            )
+        event.listen(connection, "before_cursor_execute", lambda *given: statements.append(given[2]))
+        with connection.begin():
+            reader = MatchReader(connection)
+            for number in (1, 2, 3):
+                assert len(reader.read(number, after=0, limit=9, byte_budget=1 << 20)) == 2
+    database.close()
+    assert sum("JOIN events" in each for each in statements) == reads

@@ -174,7 +174,7 @@ def agree(connection: Connection, model: Model) -> None:
         assert matches.count_matches(connection, number, after=1, through=middle) == sum(
             1 < at <= middle for at in mine
         )
-        read = deliveries.read_matches(connection, number, after=0, limit=1_000, byte_budget=1 << 20)
+        read = deliveries.MatchReader(connection).read(number, after=0, limit=1_000, byte_budget=1 << 20)
         assert [(each.position, each.sequence, each.bindings) for each in read] == [
             (at, model.got[at][0], model.got[at][1][number]) for at in mine
         ]
